@@ -1,0 +1,1 @@
+//! The append-only event log on PostgreSQL: append, read, tail, verify, and the embedded server for development.

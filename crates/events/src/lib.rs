@@ -1,0 +1,1 @@
+//! The rules of Leasehold: what may happen to a run, as pure functions over events, and how events are stored.

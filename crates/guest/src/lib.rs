@@ -1,0 +1,1 @@
+//! The one static binary inside the images (init, spawn, files) and the protocol it speaks.

@@ -1,0 +1,1 @@
+//! Pure policy: workspace paths and environment variable tiers.

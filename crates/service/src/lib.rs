@@ -1,0 +1,1 @@
+//! Composition and process: HTTP, run handling, reconciliation, configuration and the command line.
