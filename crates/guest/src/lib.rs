@@ -1,1 +1,3 @@
 //! The one static binary inside the images (init, spawn, files) and the protocol it speaks.
+
+pub mod protocol;
