@@ -1,0 +1,296 @@
+//! Host to guest.
+
+use super::super::codec::{Put, Take};
+use super::super::frame::{Frame, ProtocolError, check_stream};
+use super::super::{Hello, MAX_DATA_BYTES, MAX_NONCE_BYTES, MAX_PATH_BYTES, MAX_PAYLOAD_BYTES};
+
+/// Host to guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// First frame.
+    Hello(Hello),
+    /// Makes a fresh volume a workspace: root-owned 1777 root, `.leasehold/` with the nonce, empty baseline.
+    /// Repeating it with the same nonce is `Adopt`; with another it is `NonceMismatch`.
+    Init {
+        /// Request id.
+        id: u32,
+        /// Owner of what the API writes.
+        uid: u32,
+        /// Group of what the API writes.
+        gid: u32,
+        /// 1 to [`MAX_NONCE_BYTES`] bytes.
+        nonce: Vec<u8>,
+    },
+    /// Takes over an existing workspace: compares the nonce, removes unfinished writes, takes a baseline.
+    Adopt {
+        /// Request id.
+        id: u32,
+        /// Owner of what the API writes.
+        uid: u32,
+        /// Group of what the API writes.
+        gid: u32,
+        /// The nonce it must hold.
+        nonce: Vec<u8>,
+    },
+    /// Compares the nonce, nothing else.
+    CheckNonce {
+        /// Request id.
+        id: u32,
+        /// The nonce it must hold.
+        nonce: Vec<u8>,
+    },
+    /// Measures without touching the baseline.
+    Measure {
+        /// Request id.
+        id: u32,
+    },
+    /// Reports what changed since the baseline and moves the baseline to now.
+    Diff {
+        /// Request id.
+        id: u32,
+        /// Most changes to report (count); the rest is only counted.
+        max_changes: u32,
+        /// Most path bytes to report in all.
+        max_path_bytes: u32,
+    },
+    /// Reads a regular file.
+    Read {
+        /// Request id.
+        id: u32,
+        /// Which file.
+        path: Vec<u8>,
+        /// First byte.
+        offset: u64,
+        /// Most bytes to send.
+        max_bytes: u64,
+        /// True: stop quietly at `max_bytes`. False: more than that from `offset` on is `TooLarge`, at once.
+        allow_partial: bool,
+    },
+    /// Begins a write; the file appears, whole, at `WriteEnd`.
+    Write {
+        /// Request id.
+        id: u32,
+        /// Which file; missing parent directories are made.
+        path: Vec<u8>,
+        /// More bytes than this is `TooLarge`.
+        max_bytes: u64,
+        /// True: an existing path is `Exists`.
+        create_only: bool,
+    },
+    /// Bytes of a write, under credit.
+    WriteData {
+        /// Request id of the write.
+        id: u32,
+        /// 1 to [`MAX_DATA_BYTES`] bytes.
+        bytes: Vec<u8>,
+    },
+    /// Ends a write: flush, hand to the owner, rename into place.
+    WriteEnd {
+        /// Request id of the write.
+        id: u32,
+    },
+    /// Lists a directory, sorted by path bytes.
+    List {
+        /// Request id.
+        id: u32,
+        /// Which directory; empty is the workspace.
+        path: Vec<u8>,
+        /// True: everything below it. Symbolic links are listed, not entered.
+        recursive: bool,
+        /// Most entries, 1 to [`MAX_LIST_ENTRIES`](super::MAX_LIST_ENTRIES).
+        limit: u32,
+        /// Continue after this path (an earlier answer's `next_cursor`); empty from the start.
+        cursor: Vec<u8>,
+    },
+    /// Describes the path itself.
+    Stat {
+        /// Request id.
+        id: u32,
+        /// Which path.
+        path: Vec<u8>,
+    },
+    /// Removes a file, link or special file; a directory when empty or `recursive`.
+    Remove {
+        /// Request id.
+        id: u32,
+        /// Which path.
+        path: Vec<u8>,
+        /// True: with everything below it.
+        recursive: bool,
+    },
+    /// The host consumed this much of a request's answer.
+    Credit {
+        /// Request id.
+        id: u32,
+        /// Granted bytes.
+        bytes: u32,
+    },
+    /// Ends a request early; an unfinished write leaves nothing.
+    Cancel {
+        /// Request id.
+        id: u32,
+    },
+    /// Heartbeat; answered by `Pong` with the same token.
+    Ping {
+        /// Any value.
+        token: u64,
+    },
+}
+
+impl Frame for Request {
+    fn kind(&self) -> u8 {
+        match self {
+            Self::Hello(_) => 1,
+            Self::Init { .. } => 2,
+            Self::Adopt { .. } => 3,
+            Self::CheckNonce { .. } => 4,
+            Self::Measure { .. } => 5,
+            Self::Diff { .. } => 6,
+            Self::Read { .. } => 7,
+            Self::Write { .. } => 8,
+            Self::WriteData { .. } => 9,
+            Self::WriteEnd { .. } => 10,
+            Self::List { .. } => 11,
+            Self::Stat { .. } => 12,
+            Self::Remove { .. } => 13,
+            Self::Credit { .. } => 14,
+            Self::Cancel { .. } => 15,
+            Self::Ping { .. } => 16,
+        }
+    }
+
+    fn stream(&self) -> u32 {
+        match self {
+            Self::Hello(_) | Self::Ping { .. } => 0,
+            Self::Init { id, .. }
+            | Self::Adopt { id, .. }
+            | Self::CheckNonce { id, .. }
+            | Self::Measure { id }
+            | Self::Diff { id, .. }
+            | Self::Read { id, .. }
+            | Self::Write { id, .. }
+            | Self::WriteData { id, .. }
+            | Self::WriteEnd { id }
+            | Self::List { id, .. }
+            | Self::Stat { id, .. }
+            | Self::Remove { id, .. }
+            | Self::Credit { id, .. }
+            | Self::Cancel { id } => *id,
+        }
+    }
+
+    fn put_payload(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Hello(hello) => hello.put(out),
+            Self::Init { uid, gid, nonce, .. } | Self::Adopt { uid, gid, nonce, .. } => {
+                out.put_u32(*uid);
+                out.put_u32(*gid);
+                out.put_bytes(nonce);
+            }
+            Self::CheckNonce { nonce, .. } => out.put_bytes(nonce),
+            Self::Diff { max_changes, max_path_bytes, .. } => {
+                out.put_u32(*max_changes);
+                out.put_u32(*max_path_bytes);
+            }
+            Self::Read { path, offset, max_bytes, allow_partial, .. } => {
+                out.put_bytes(path);
+                out.put_u64(*offset);
+                out.put_u64(*max_bytes);
+                out.put_bool(*allow_partial);
+            }
+            Self::Write { path, max_bytes, create_only, .. } => {
+                out.put_bytes(path);
+                out.put_u64(*max_bytes);
+                out.put_bool(*create_only);
+            }
+            Self::WriteData { bytes, .. } => out.put_raw(bytes),
+            Self::List { path, recursive, limit, cursor, .. } => {
+                out.put_bytes(path);
+                out.put_bool(*recursive);
+                out.put_u32(*limit);
+                out.put_bytes(cursor);
+            }
+            Self::Stat { path, .. } => out.put_bytes(path),
+            Self::Remove { path, recursive, .. } => {
+                out.put_bytes(path);
+                out.put_bool(*recursive);
+            }
+            Self::Credit { bytes, .. } => out.put_u32(*bytes),
+            Self::Ping { token } => out.put_u64(*token),
+            Self::Measure { .. } | Self::WriteEnd { .. } | Self::Cancel { .. } => {}
+        }
+    }
+
+    fn max_payload_bytes(kind: u8) -> Option<usize> {
+        match kind {
+            9 => Some(MAX_DATA_BYTES),
+            1..=16 => Some(MAX_PAYLOAD_BYTES),
+            _ => None,
+        }
+    }
+
+    fn from_parts(kind: u8, stream: u32, payload: &[u8]) -> Result<Self, ProtocolError> {
+        check_stream(kind, stream, matches!(kind, 1 | 16))?;
+        let id = stream;
+        let mut take = Take::new(kind, payload);
+        let frame = match kind {
+            1 => return Hello::take(kind, payload).map(Self::Hello),
+            2 | 3 => {
+                let (uid, gid) = (take.u32("uid")?, take.u32("gid")?);
+                let nonce = take_nonce(&mut take)?;
+                if kind == 2 {
+                    Self::Init { id, uid, gid, nonce }
+                } else {
+                    Self::Adopt { id, uid, gid, nonce }
+                }
+            }
+            4 => Self::CheckNonce { id, nonce: take_nonce(&mut take)? },
+            5 => Self::Measure { id },
+            6 => Self::Diff {
+                id,
+                max_changes: take.u32("max_changes")?,
+                max_path_bytes: take.u32("max_path_bytes")?,
+            },
+            7 => Self::Read {
+                id,
+                path: take.bytes("path", MAX_PATH_BYTES)?,
+                offset: take.u64("offset")?,
+                max_bytes: take.u64("max_bytes")?,
+                allow_partial: take.bool("allow_partial")?,
+            },
+            8 => Self::Write {
+                id,
+                path: take.bytes("path", MAX_PATH_BYTES)?,
+                max_bytes: take.u64("max_bytes")?,
+                create_only: take.bool("create_only")?,
+            },
+            9 if payload.is_empty() => return Err(take.malformed("bytes")),
+            9 => Self::WriteData { id, bytes: take.rest() },
+            10 => Self::WriteEnd { id },
+            11 => Self::List {
+                id,
+                path: take.bytes("path", MAX_PATH_BYTES)?,
+                recursive: take.bool("recursive")?,
+                limit: take.u32("limit")?,
+                cursor: take.bytes("cursor", MAX_PATH_BYTES)?,
+            },
+            12 => Self::Stat { id, path: take.bytes("path", MAX_PATH_BYTES)? },
+            13 => Self::Remove {
+                id,
+                path: take.bytes("path", MAX_PATH_BYTES)?,
+                recursive: take.bool("recursive")?,
+            },
+            14 => Self::Credit { id, bytes: take.u32("bytes")? },
+            15 => Self::Cancel { id },
+            16 => Self::Ping { token: take.u64("token")? },
+            _ => return Err(ProtocolError::UnknownKind { kind }),
+        };
+        take.finish()?;
+        Ok(frame)
+    }
+}
+
+fn take_nonce(take: &mut Take<'_>) -> Result<Vec<u8>, ProtocolError> {
+    let nonce = take.bytes("nonce", MAX_NONCE_BYTES)?;
+    if nonce.is_empty() { Err(take.malformed("nonce")) } else { Ok(nonce) }
+}

@@ -1,0 +1,183 @@
+//! Guest to host.
+
+use super::super::codec::{Put, Take};
+use super::super::frame::{Frame, ProtocolError, check_stream};
+use super::super::{Hello, MAX_DATA_BYTES, MAX_NONCE_BYTES, MAX_PAYLOAD_BYTES};
+use super::{Counters, Exited, MAX_MESSAGE_BYTES, Output};
+
+/// Guest to host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToHost {
+    /// First frame.
+    Hello(Hello),
+    /// The program is running: exec succeeded.
+    Started {
+        /// The command's stream id.
+        stream: u32,
+        /// Process id inside the sandbox.
+        pid: u32,
+    },
+    /// The program could not be started; the stream is over, no output frame follows.
+    StartFailed {
+        /// The command's stream id.
+        stream: u32,
+        /// 127: not found. 126: anything else (not executable, directory missing, no process left, ...).
+        exit_code: i32,
+        /// The system's error number, 0 when there is none.
+        errno: i32,
+        /// Ours, bounded, without paths of the host; for people.
+        message: String,
+    },
+    /// Output bytes, under the output's credit.
+    Data {
+        /// The command's stream id.
+        stream: u32,
+        /// Which output.
+        output: Output,
+        /// 1 to [`MAX_DATA_BYTES`] bytes.
+        bytes: Vec<u8>,
+    },
+    /// The output is complete: every byte of it went before this frame.
+    OutputClosed {
+        /// The command's stream id.
+        stream: u32,
+        /// Which output.
+        output: Output,
+        /// Bytes sent in all.
+        total_bytes: u64,
+    },
+    /// The pipe took this much of the stdin sent.
+    StdinCredit {
+        /// The command's stream id.
+        stream: u32,
+        /// Granted bytes.
+        bytes: u32,
+    },
+    /// The command closed its stdin (or ended) before taking everything sent.
+    StdinBroken {
+        /// The command's stream id.
+        stream: u32,
+        /// Bytes the pipe took before.
+        delivered_bytes: u64,
+    },
+    /// The command's end.
+    Exited {
+        /// The command's stream id.
+        stream: u32,
+        /// How it ended.
+        exited: Exited,
+    },
+    /// A sample in which `oom_kills` or `refused_forks` rose, sent at once.
+    Counters(Counters),
+    /// Answer to `Ping`.
+    Pong {
+        /// The ping's token.
+        token: u64,
+    },
+    /// Answer to `ReadNonce`; `None` when there is no nonce in the workspace.
+    Nonce(Option<Vec<u8>>),
+}
+
+impl Frame for ToHost {
+    fn kind(&self) -> u8 {
+        match self {
+            Self::Hello(_) => 1,
+            Self::Started { .. } => 2,
+            Self::StartFailed { .. } => 3,
+            Self::Data { .. } => 4,
+            Self::OutputClosed { .. } => 5,
+            Self::StdinCredit { .. } => 6,
+            Self::StdinBroken { .. } => 7,
+            Self::Exited { .. } => 8,
+            Self::Counters(_) => 9,
+            Self::Pong { .. } => 10,
+            Self::Nonce(_) => 11,
+        }
+    }
+
+    fn stream(&self) -> u32 {
+        match self {
+            Self::Hello(_) | Self::Counters(_) | Self::Pong { .. } | Self::Nonce(_) => 0,
+            Self::Started { stream, .. }
+            | Self::StartFailed { stream, .. }
+            | Self::Data { stream, .. }
+            | Self::OutputClosed { stream, .. }
+            | Self::StdinCredit { stream, .. }
+            | Self::StdinBroken { stream, .. }
+            | Self::Exited { stream, .. } => *stream,
+        }
+    }
+
+    fn put_payload(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Hello(hello) => hello.put(out),
+            Self::Started { pid, .. } => out.put_u32(*pid),
+            Self::StartFailed { exit_code, errno, message, .. } => {
+                out.put_i32(*exit_code);
+                out.put_i32(*errno);
+                out.put_bytes(message.as_bytes());
+            }
+            Self::Data { output, bytes, .. } => {
+                out.put_u8(*output as u8);
+                out.put_raw(bytes);
+            }
+            Self::OutputClosed { output, total_bytes, .. } => {
+                out.put_u8(*output as u8);
+                out.put_u64(*total_bytes);
+            }
+            Self::StdinCredit { bytes, .. } => out.put_u32(*bytes),
+            Self::StdinBroken { delivered_bytes, .. } => out.put_u64(*delivered_bytes),
+            Self::Exited { exited, .. } => exited.put(out),
+            Self::Counters(counters) => counters.put(out),
+            Self::Pong { token } => out.put_u64(*token),
+            Self::Nonce(nonce) => out.put_opt_bytes(nonce.as_deref()),
+        }
+    }
+
+    fn max_payload_bytes(kind: u8) -> Option<usize> {
+        match kind {
+            1 => Some(MAX_PAYLOAD_BYTES),
+            3 => Some(MAX_MESSAGE_BYTES + 12),
+            4 => Some(MAX_DATA_BYTES + 1),
+            2 | 5..=11 => Some(128),
+            _ => None,
+        }
+    }
+
+    fn from_parts(kind: u8, stream: u32, payload: &[u8]) -> Result<Self, ProtocolError> {
+        check_stream(kind, stream, matches!(kind, 1 | 9..=11))?;
+        let mut take = Take::new(kind, payload);
+        let frame = match kind {
+            1 => return Hello::take(kind, payload).map(Self::Hello),
+            2 => Self::Started { stream, pid: take.u32("pid")? },
+            3 => Self::StartFailed {
+                stream,
+                exit_code: take.i32("exit_code")?,
+                errno: take.i32("errno")?,
+                message: take.string("message", MAX_MESSAGE_BYTES)?,
+            },
+            4 => {
+                let output = take.map_u8("output", Output::from_u8)?;
+                let bytes = take.rest();
+                if bytes.is_empty() {
+                    return Err(take.malformed("bytes"));
+                }
+                Self::Data { stream, output, bytes }
+            }
+            5 => Self::OutputClosed {
+                stream,
+                output: take.map_u8("output", Output::from_u8)?,
+                total_bytes: take.u64("total_bytes")?,
+            },
+            6 => Self::StdinCredit { stream, bytes: take.u32("bytes")? },
+            7 => Self::StdinBroken { stream, delivered_bytes: take.u64("delivered_bytes")? },
+            8 => Self::Exited { stream, exited: Exited::take(&mut take)? },
+            9 => Self::Counters(Counters::take(&mut take)?),
+            10 => Self::Pong { token: take.u64("token")? },
+            11 => Self::Nonce(take.opt_bytes("nonce", MAX_NONCE_BYTES)?),
+            _ => return Err(ProtocolError::UnknownKind { kind }),
+        };
+        take.finish()?;
+        Ok(frame)
+    }
+}
