@@ -1,1 +1,10 @@
-//! The ports to sandboxes (execution, workspace, inventory), the container adapter, the fake, and their contract suite.
+//! Everything about sandboxes that the rest of the house may know: three narrow ports, and the adapters behind them.
+//!
+//! - [`ports`]: execution, workspace, inventory; their values carry no host path, container id or runtime text.
+//! - `container`: the adapter over a container engine's command line (mechanism `docker`).
+//! - `fake`: the same ports in memory, for evaluation and for tests of everything above.
+//! - `contract`: the suite that every adapter passes.
+//!
+//! This crate never sees the log or a projection.
+
+pub mod ports;
