@@ -1,1 +1,6 @@
-//! Composition and process: HTTP, run handling, reconciliation, configuration and the command line.
+//! The process: configuration, composition, run handling, reconciliation, the interfaces and the command line.
+
+pub mod api;
+pub mod app;
+
+pub use app::App;
