@@ -1,1 +1,6 @@
 //! The end-to-end tests, one binary.
+
+mod architecture;
+mod faults;
+mod flow;
+mod reconcile;

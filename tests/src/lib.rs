@@ -1,1 +1,3 @@
-//! The harness and the end-to-end tests.
+//! What the end-to-end tests share: the real process as an operator runs it.
+
+pub mod process;

@@ -1,0 +1,347 @@
+//! The real thing as a child process: `leasehold serve --dev --json`, driven over HTTP, stopped or killed, and what is left of it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+use reqwest::{Method, RequestBuilder, Response};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use uuid::Uuid;
+
+/// Longest wait for any condition in a test; reaching it is a failure.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One service process on a data directory of its own.
+pub struct Service {
+    child: Child,
+    data: PathBuf,
+    /// `http://127.0.0.1:PORT`.
+    pub url: String,
+    /// The development token.
+    pub token: String,
+    /// Audit role's address of the embedded database.
+    pub database_url: String,
+    client: reqwest::Client,
+}
+
+/// How to start it.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// `docker` or `fake`.
+    pub mechanism: &'static str,
+    /// Abort at this named point (debug builds).
+    pub crash_point: Option<&'static str>,
+    /// More variables, for example a shorter grace.
+    pub variables: Vec<(&'static str, String)>,
+}
+
+impl Options {
+    /// Real containers.
+    #[must_use]
+    pub fn docker() -> Self {
+        Self { mechanism: "docker", ..Self::default() }
+    }
+}
+
+/// A program of this workspace, built beside the test binary.
+///
+/// # Panics
+/// When it was not built.
+#[must_use]
+pub fn program(name: &str) -> PathBuf {
+    let own = std::env::current_exe().expect("the test knows its own path");
+    let profile = own.parent().and_then(Path::parent).expect("tests lie in target/PROFILE/deps");
+    let path = profile.join(name);
+    assert!(path.exists(), "{} is not built: run `cargo build --workspace --bins` first", path.display());
+    path
+}
+
+/// A data directory that the database's own user can reach.
+///
+/// # Panics
+/// When it cannot be made.
+#[must_use]
+pub fn data_dir() -> TempDir {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::Builder::new().prefix("leasehold-it-").tempdir().expect("a temporary directory");
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    dir
+}
+
+impl Service {
+    /// Starts the service and waits for its start-up line.
+    ///
+    /// # Panics
+    /// When it does not become ready.
+    pub async fn start(data: &Path, options: &Options) -> Self {
+        let mut command = command(&program("leasehold"));
+        command
+            .args([
+                "serve",
+                "--dev",
+                "--json",
+                "--listen",
+                "127.0.0.1:0",
+                "--mechanism",
+                options.mechanism,
+                "--data",
+            ])
+            .arg(data)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .kill_on_drop(true);
+        if let Some(point) = options.crash_point {
+            command.env("LEASEHOLD_CRASH_POINT", point);
+        }
+        for (name, value) in &options.variables {
+            command.env(name, value);
+        }
+        let mut child = command.spawn().expect("leasehold starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
+        let line = tokio::time::timeout(PATIENCE * 2, lines.next_line())
+            .await
+            .expect("the start-up line arrives in time")
+            .expect("stdout can be read")
+            .expect("the service is ready before it exits");
+        let ready: Value = serde_json::from_str(&line).expect("the start-up line is JSON");
+        let text = |key: &str| ready[key].as_str().unwrap_or_else(|| panic!("{key} in {ready}")).to_owned();
+        Self {
+            child,
+            data: data.to_path_buf(),
+            url: text("url"),
+            token: text("token"),
+            database_url: text("database_url"),
+            client: reqwest::Client::new(),
+        }
+    }
+
+    /// A request with the token.
+    #[must_use]
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.client.request(method, format!("{}{path}", self.url)).bearer_auth(&self.token)
+    }
+
+    /// POST of a JSON body; answers status and JSON.
+    ///
+    /// # Panics
+    /// When no answer comes.
+    pub async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+        answer(self.request(Method::POST, path).json(body).send().await.expect("an answer")).await
+    }
+
+    /// GET; answers status and JSON.
+    ///
+    /// # Panics
+    /// When no answer comes.
+    pub async fn get(&self, path: &str) -> (u16, Value) {
+        answer(self.request(Method::GET, path).send().await.expect("an answer")).await
+    }
+
+    /// A lease on a fresh run: (run id, lease).
+    ///
+    /// # Panics
+    /// When it is refused.
+    pub async fn lease(&self, ttl_seconds: u64) -> (Uuid, Value) {
+        let run = Uuid::now_v7();
+        let (status, lease) = self
+            .post(&format!("/v1/runs/{run}/leases"), &serde_json::json!({ "ttl_seconds": ttl_seconds }))
+            .await;
+        assert_eq!(status, 201, "{lease}");
+        (run, lease)
+    }
+
+    /// A command under a lease, waited for.
+    ///
+    /// # Panics
+    /// When it is refused or does not finish.
+    pub async fn run(&self, lease: &Value, body: &Value) -> Value {
+        let (status, command) =
+            self.post(&format!("/v1/leases/{}/commands", id(lease, "lease_id")), body).await;
+        assert_eq!(status, 200, "{command}");
+        command
+    }
+
+    /// Every event of a run, in order.
+    ///
+    /// # Panics
+    /// When they cannot be read.
+    pub async fn events(&self, run: Uuid) -> Vec<Value> {
+        let mut events = Vec::new();
+        let mut path = format!("/v1/runs/{run}/events");
+        loop {
+            let (status, page) = self.get(&path).await;
+            assert_eq!(status, 200, "{page}");
+            events.extend(page["items"].as_array().expect("items").iter().cloned());
+            match page["next_cursor"].as_str() {
+                Some(cursor) => path = format!("/v1/runs/{run}/events?cursor={cursor}"),
+                None => return events,
+            }
+        }
+    }
+
+    /// Waits until `condition` holds of the JSON at `path`; answers that JSON.
+    ///
+    /// # Panics
+    /// When it does not come to hold in time.
+    pub async fn wait_for(&self, path: &str, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
+        let start = Instant::now();
+        loop {
+            let (status, value) = self.get(path).await;
+            if status == 200 && condition(&value) {
+                return value;
+            }
+            assert!(start.elapsed() < PATIENCE, "waited in vain for {what}: {status} {value}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// SIGKILL, and gone.
+    ///
+    /// # Panics
+    /// When it cannot be killed.
+    pub async fn kill_hard(mut self) {
+        self.child.kill().await.expect("the child can be killed");
+    }
+
+    /// Waits until it has ended by itself (an armed crash point).
+    ///
+    /// # Panics
+    /// When it does not end in time.
+    pub async fn wait_for_crash(mut self) {
+        let status = tokio::time::timeout(PATIENCE, self.child.wait())
+            .await
+            .expect("it crashes in time")
+            .expect("status");
+        assert!(!status.success(), "it ended cleanly instead of crashing");
+    }
+
+    /// SIGTERM; asserts a clean exit and that nothing of it is left in the engine.
+    ///
+    /// # Panics
+    /// When it exits with another status, or something is left.
+    pub async fn stop(mut self) {
+        let log_id = self.log_id().await;
+        let pid = self.child.id().expect("it runs");
+        let killed = command(Path::new("/bin/kill"))
+            .args(["-TERM", &pid.to_string()])
+            .status()
+            .await
+            .expect("kill runs");
+        assert!(killed.success());
+        let status = tokio::time::timeout(PATIENCE, self.child.wait())
+            .await
+            .expect("it stops in time")
+            .expect("status");
+        assert!(status.success(), "exit status {status}");
+        assert_eq!(left_in_engine(&log_id).await, Vec::<String>::new(), "left behind in the engine");
+    }
+
+    /// The log's id, as labels carry it.
+    ///
+    /// # Panics
+    /// When the database cannot be read.
+    pub async fn log_id(&self) -> String {
+        let (client, connection) = tokio_postgres::connect(&self.database_url, tokio_postgres::NoTls)
+            .await
+            .expect("the audit role connects");
+        let driver = tokio::task::spawn(connection);
+        let row = client
+            .query_one("SELECT log_id::text FROM log.log_meta", &[])
+            .await
+            .expect("log_meta is readable");
+        drop(client);
+        driver.await.expect("joined").expect("the connection ends well");
+        row.get(0)
+    }
+
+    /// Runs the audit tool on this service's data.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub async fn replay(&self, arguments: &[&str]) -> Output {
+        command(&program("leasehold-replay"))
+            .arg("--data")
+            .arg(&self.data)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .await
+            .expect("leasehold-replay runs")
+    }
+
+    /// The whole log is proven: every leaf, every chain, every projection.
+    ///
+    /// # Panics
+    /// When verification fails.
+    pub async fn assert_verified(&self) {
+        let output = self.replay(&["--json", "verify"]).await;
+        assert!(
+            output.status.success(),
+            "verify: {}\n{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+}
+
+/// Status and JSON of an answer.
+///
+/// # Panics
+/// When the body is not JSON.
+pub async fn answer(response: Response) -> (u16, Value) {
+    let status = response.status().as_u16();
+    let text = response.text().await.expect("a body");
+    let value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{status}, not JSON: {text}"));
+    (status, value)
+}
+
+/// A UUID field as text.
+///
+/// # Panics
+/// When the field is missing.
+#[must_use]
+pub fn id(value: &Value, field: &str) -> String {
+    value[field].as_str().unwrap_or_else(|| panic!("{field} in {value}")).to_owned()
+}
+
+/// Names of containers, volumes and networks that carry this log's label.
+///
+/// # Panics
+/// When the engine does not answer.
+pub async fn left_in_engine(log_id: &str) -> Vec<String> {
+    let filter = format!("label=leasehold.log={log_id}");
+    let mut left = Vec::new();
+    for (kind, format) in [("ps", "{{.Names}}"), ("volume", "{{.Name}}"), ("network", "{{.Name}}")] {
+        let mut arguments = if kind == "ps" { vec!["ps", "-a"] } else { vec![kind, "ls"] };
+        arguments.extend(["--filter", &filter, "--format", format]);
+        left.extend(docker(&arguments).await.lines().map(|name| format!("{kind} {name}")));
+    }
+    left
+}
+
+/// Output of one `docker` call.
+///
+/// # Panics
+/// When the call fails.
+pub async fn docker(arguments: &[&str]) -> String {
+    let output = command(Path::new("docker"))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .await
+        .expect("docker runs");
+    assert!(output.status.success(), "docker {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the harness plays the operator: it starts the programs under test"
+)]
+fn command(program: &Path) -> Command {
+    Command::new(program)
+}
