@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use events::{CommandId, LeaseId, Position, RunId};
-use projections::{CommandRow, LeaseRow};
+use projections::{CommandFilter, CommandRow, Lease, LeaseFilter};
 use runtime_adapter::ports::{ByteStream, ListPage, ReadFile, WorkspaceEntry};
 
 use crate::api::{
-    AcquireRequest, CloseAnswer, CommandFilter, CommandRequest, EventPage, FileWrite, LeaseFilter, ListFiles,
-    OutputCursor, OutputItems, Page, PageRequest, Principal, Readiness, RequestCtx, ServiceError, TailItems,
+    AcquireRequest, CloseAnswer, CommandRequest, EventPage, FileWrite, ListFiles, OutputCursor, OutputItems,
+    Page, PageRequest, Principal, Readiness, RequestCtx, ServiceError, TailItems,
 };
 
 /// The composed service; shared by every interface as `Arc<App>`.
@@ -31,7 +31,7 @@ impl App {
         ctx: &RequestCtx,
         run_id: RunId,
         request: AcquireRequest,
-    ) -> Result<LeaseRow, ServiceError> {
+    ) -> Result<Lease, ServiceError> {
         Err(ServiceError::Unavailable { reason_code: "starting" })
     }
 
@@ -41,12 +41,12 @@ impl App {
         ctx: &RequestCtx,
         lease_id: LeaseId,
         ttl_ms: u64,
-    ) -> Result<LeaseRow, ServiceError> {
+    ) -> Result<Lease, ServiceError> {
         Err(ServiceError::Unavailable { reason_code: "starting" })
     }
 
     /// Gives a lease back; repeating it is fine.
-    pub async fn release_lease(&self, ctx: &RequestCtx, lease_id: LeaseId) -> Result<LeaseRow, ServiceError> {
+    pub async fn release_lease(&self, ctx: &RequestCtx, lease_id: LeaseId) -> Result<Lease, ServiceError> {
         Err(ServiceError::Unavailable { reason_code: "starting" })
     }
 
@@ -56,12 +56,12 @@ impl App {
         ctx: &RequestCtx,
         lease_id: LeaseId,
         reason: Option<String>,
-    ) -> Result<LeaseRow, ServiceError> {
+    ) -> Result<Lease, ServiceError> {
         Err(ServiceError::Unavailable { reason_code: "starting" })
     }
 
     /// One lease.
-    pub async fn get_lease(&self, ctx: &RequestCtx, lease_id: LeaseId) -> Result<LeaseRow, ServiceError> {
+    pub async fn get_lease(&self, ctx: &RequestCtx, lease_id: LeaseId) -> Result<Lease, ServiceError> {
         Err(ServiceError::Unavailable { reason_code: "starting" })
     }
 
@@ -71,7 +71,7 @@ impl App {
         ctx: &RequestCtx,
         filter: LeaseFilter,
         page: PageRequest,
-    ) -> Result<Page<LeaseRow>, ServiceError> {
+    ) -> Result<Page<Lease>, ServiceError> {
         Err(ServiceError::Unavailable { reason_code: "starting" })
     }
 

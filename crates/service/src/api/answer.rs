@@ -5,8 +5,9 @@ use std::pin::Pin;
 use bytes::Bytes;
 use events::Position;
 use events::event::workspace::PathText;
+use events::stored::Recorded;
 use futures::Stream;
-use projections::{CommandRow, EventRow};
+use projections::CommandRow;
 use runtime_adapter::ports::OutputStream;
 
 use super::error::ServiceError;
@@ -21,10 +22,10 @@ pub struct Page<T> {
 }
 
 /// A part of a run's history, ascending by position.
-pub type EventPage = Page<EventRow>;
+pub type EventPage = Page<Recorded>;
 
 /// A run's history as it grows; ends when the service stops.
-pub type TailItems = Pin<Box<dyn Stream<Item = Result<EventRow, ServiceError>> + Send>>;
+pub type TailItems = Pin<Box<dyn Stream<Item = Result<Recorded, ServiceError>> + Send>>;
 
 /// A file was written.
 #[derive(Clone, Debug, PartialEq, Eq)]

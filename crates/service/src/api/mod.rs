@@ -13,6 +13,6 @@ pub use answer::{
 };
 pub use error::ServiceError;
 pub use request::{
-    AcquireRequest, CommandFilter, CommandRequest, Idempotency, InvalidCursor, LeaseFilter, LimitsRequest,
-    ListFiles, OutputCursor, PageRequest, Principal, RequestCtx, Scope,
+    AcquireRequest, CommandRequest, Idempotency, InvalidCursor, LimitsRequest, ListFiles, OutputCursor,
+    PageRequest, Principal, RequestCtx, Scope,
 };

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use bytes::Bytes;
-use events::{LeaseId, Position, RunId, TenantId};
+use events::{Position, TenantId};
 
 /// What a token may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -108,26 +108,6 @@ pub struct PageRequest {
     pub cursor: Option<String>,
     /// Entries wanted, 1 to 1,000.
     pub limit: usize,
-}
-
-/// Which leases.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LeaseFilter {
-    /// Of one run.
-    pub run_id: Option<RunId>,
-    /// In one state (`live`, `released`, `expired`, `revoked`, `fenced`).
-    pub state: Option<String>,
-}
-
-/// Which commands.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CommandFilter {
-    /// Of one run.
-    pub run_id: Option<RunId>,
-    /// Of one lease.
-    pub lease_id: Option<LeaseId>,
-    /// In one state (`accepted`, `running`, `finished`, `interrupted`).
-    pub state: Option<String>,
 }
 
 /// Which files.
