@@ -31,3 +31,35 @@ pub const LABEL_BYTES_MAX: usize = 128;
 pub const TOOLS_COUNT_MAX: usize = 64;
 /// First position that can no longer be written exactly as a JSON number (RFC 8785, I-JSON).
 pub const POSITION_END: u64 = 1 << 53;
+/// Largest integer that JSON carries exactly (RFC 8785, I-JSON): 2^53 - 1. Facts above it are recorded as this.
+pub const INTEGER_MAX: u64 = POSITION_END - 1;
+/// Shortest life of a lease in ms.
+pub const LEASE_TTL_MS_MIN: u64 = 1_000;
+/// A command is refused when less of its lease is left, in ms.
+pub const LEASE_REMAINDER_MS_MIN: u64 = 5_000;
+
+/// Bytes that `text` takes as a JSON string, quotes and escapes included (RFC 8785, section 3.2.2.2).
+#[must_use]
+pub fn json_text_bytes(text: &str) -> usize {
+    let escapes: usize = text
+        .bytes()
+        .map(|byte| match byte {
+            b'"' | b'\\' | 0x08 | b'\t' | b'\n' | 0x0c | b'\r' => 1,
+            0..=0x1f => 5,
+            _ => 0,
+        })
+        .sum();
+    text.len() + escapes + 2
+}
+
+/// The longest beginning of `text` that has at most `bytes_max` bytes and ends between two characters.
+#[must_use]
+pub fn cut_text(text: &str, bytes_max: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes_max)]
+}
+
+/// 64 lower-case hex digits.
+#[must_use]
+pub fn is_sha256_hex(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}

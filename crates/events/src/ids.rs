@@ -123,7 +123,7 @@ macro_rules! counter {
             /// The number that follows.
             #[must_use]
             pub const fn next(self) -> Self {
-                Self(self.0 + 1)
+                Self(self.0.saturating_add(1))
             }
         }
 

@@ -2,9 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
 use super::workspace::PathText;
+use crate::bounds::{
+    INTEGER_MAX, VIEW_BYTES_MAX, VIEW_ENCODED_BYTES_MAX, cut_text, is_sha256_hex, json_text_bytes,
+};
 use crate::ids::{CommandId, EnvironmentId, Epoch, InstanceId, LeaseId};
 use crate::time::Timestamp;
 
@@ -202,6 +207,44 @@ pub struct OutputRecord {
     pub truncated: bool,
 }
 
+impl OutputRecord {
+    /// From the bytes of a view: as text when they are UTF-8 and their JSON escapes are not larger than base64, else exactly,
+    /// in base64. More than [`VIEW_BYTES_MAX`] bytes are cut and flagged.
+    #[must_use]
+    pub fn from_view(view: &[u8], bytes_total: u64, sha256: String, truncated: bool) -> Self {
+        let kept = match std::str::from_utf8(view) {
+            Ok(text) => cut_text(text, VIEW_BYTES_MAX).as_bytes(),
+            Err(_) => &view[..view.len().min(VIEW_BYTES_MAX)],
+        };
+        let (text, encoding) = match std::str::from_utf8(kept) {
+            Ok(text) if json_text_bytes(text) <= VIEW_ENCODED_BYTES_MAX => {
+                (text.to_owned(), TextEncoding::Utf8)
+            }
+            _ => (STANDARD.encode(kept), TextEncoding::Base64),
+        };
+        Self { text, encoding, bytes_total, sha256, truncated: truncated || kept.len() < view.len() }
+    }
+
+    /// The bytes of the view.
+    ///
+    /// # Errors
+    /// When the text says that it is base64 and is not.
+    pub fn view_bytes(&self) -> Result<Vec<u8>, base64::DecodeError> {
+        match self.encoding {
+            TextEncoding::Utf8 => Ok(self.text.as_bytes().to_vec()),
+            TextEncoding::Base64 => STANDARD.decode(&self.text),
+        }
+    }
+
+    /// The same output within the bounds of an event. A digest that is none becomes empty.
+    #[must_use]
+    pub fn bounded(&self) -> Self {
+        let view = self.view_bytes().unwrap_or_else(|_| self.text.as_bytes().to_vec());
+        let sha256 = if is_sha256_hex(&self.sha256) { self.sha256.clone() } else { String::new() };
+        Self::from_view(&view, self.bytes_total.min(INTEGER_MAX), sha256, self.truncated)
+    }
+}
+
 /// How bytes are written into JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TextEncoding {
@@ -225,6 +268,15 @@ pub struct FileChange {
     pub size_bytes: Option<u64>,
     /// SHA-256 of its bytes now, lower-case hex; `None` when deleted or not a regular file.
     pub sha256: Option<String>,
+}
+
+impl FileChange {
+    /// An upper bound of this entry's bytes in a JSON list, separator included, for a digest of at most 64 digits.
+    #[must_use]
+    pub fn json_bytes_max(&self) -> usize {
+        const KEYS_AND_OTHER_VALUES: usize = 160;
+        KEYS_AND_OTHER_VALUES + self.path.json_value_bytes()
+    }
 }
 
 /// Kinds of change.

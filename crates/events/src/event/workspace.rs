@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::bounds::PATH_BYTES_MAX;
+use crate::bounds::{PATH_BYTES_MAX, json_text_bytes};
 use crate::ids::{EnvironmentId, Epoch, LeaseId};
 
 /// A workspace path in JSON: text, plus the exact bytes in base64 when they are not UTF-8.
@@ -32,6 +32,29 @@ impl PathText {
                 path_base64: Some(STANDARD.encode(bytes)),
             },
         }
+    }
+
+    /// The exact bytes.
+    ///
+    /// # Errors
+    /// When `path_base64` is set and is not base64: the value was not made by [`PathText::from_bytes`].
+    pub fn to_bytes(&self) -> Result<Vec<u8>, base64::DecodeError> {
+        match &self.path_base64 {
+            Some(encoded) => STANDARD.decode(encoded),
+            None => Ok(self.path.as_bytes().to_vec()),
+        }
+    }
+
+    /// The same path in the form that [`PathText::from_bytes`] gives it, so never larger than a path can be.
+    #[must_use]
+    pub fn bounded(&self) -> Self {
+        Self::from_bytes(&self.to_bytes().unwrap_or_else(|_| self.path.as_bytes().to_vec()))
+    }
+
+    /// Bytes of both values as JSON, keys left out.
+    #[must_use]
+    pub fn json_value_bytes(&self) -> usize {
+        json_text_bytes(&self.path) + self.path_base64.as_deref().map_or(4, json_text_bytes)
     }
 }
 

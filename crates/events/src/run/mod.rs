@@ -5,7 +5,7 @@
 //! environment  requested ──> ready ──> tearing_down ──> destroyed
 //!                  └──> failed (torn down as well, then destroyed)
 //! command      accepted ──> running ──> finished | interrupted
-//!                  └────────────────────> interrupted
+//!                  └────────────────────> interrupted, or finished by a kill that was asked for while it waited
 //! run          open ──> closing ──> closed
 //! ```
 //! [`decide`] turns one [`RunCommand`] into events or a [`Rejection`]; [`RunState::apply`] folds events. Facts from the runtime

@@ -63,6 +63,14 @@ pub enum Rejection {
         /// What is wrong, without the value.
         detail: &'static str,
     },
+    /// A value is well formed but takes more bytes than the log takes; public code 413.
+    #[error("{field}: more than {bytes_max} bytes")]
+    TooLarge {
+        /// JSON pointer of the request's field.
+        field: &'static str,
+        /// The bound.
+        bytes_max: usize,
+    },
     /// The command has not been started, so it cannot have finished.
     #[error("the command has not started")]
     NotStarted,

@@ -85,8 +85,12 @@ pub struct EnvironmentState {
     pub requested_at: Timestamp,
     /// Where it stands.
     pub phase: EnvironmentPhase,
-    /// Provisioning failed or is not finished.
+    /// It was ready once: work may have been done in it, so it is never replaced in its epoch.
+    pub provisioned: bool,
+    /// Provisioning failed.
     pub provision_failed: bool,
+    /// An invariant of its isolation broke.
+    pub suspected: bool,
     /// Why it is torn down, once it is.
     pub teardown_cause: Option<TeardownCause>,
     /// Failed attempts at removal.
@@ -171,6 +175,28 @@ impl LeaseState {
     }
 }
 
+impl EnvironmentState {
+    /// Work may go on in it, now or once it is provisioned.
+    #[must_use]
+    pub const fn is_usable(&self) -> bool {
+        matches!(self.phase, EnvironmentPhase::Requested | EnvironmentPhase::Ready)
+    }
+
+    /// It never became ready and nothing suspicious happened in it: its lease may ask for a new one.
+    #[must_use]
+    pub const fn may_be_replaced(&self) -> bool {
+        !self.is_usable() && !self.provisioned && !self.suspected
+    }
+}
+
+impl CommandState {
+    /// It has no outcome yet.
+    #[must_use]
+    pub const fn is_open(&self) -> bool {
+        !matches!(self.phase, CommandPhase::Ended(_))
+    }
+}
+
 impl RunState {
     /// The lease that is live by record; it may be past its end.
     #[must_use]
@@ -189,7 +215,7 @@ impl RunState {
 
     /// Commands without an outcome.
     pub fn open_commands(&self) -> impl Iterator<Item = &CommandState> {
-        self.commands.values().filter(|command| !matches!(command.phase, CommandPhase::Ended(_)))
+        self.commands.values().filter(|command| command.is_open())
     }
 
     /// Environments of which something may still exist.

@@ -1,7 +1,9 @@
 //! From an event to stored bytes and back.
 
+use serde_json::Value;
+
 use super::header::{Header, HeaderError, StreamName, body_commitment, leaf_hash};
-use crate::bounds::EVENT_BYTES_MAX;
+use crate::bounds::{EVENT_BYTES_MAX, INTEGER_MAX};
 use crate::event::{Event, EventType};
 use crate::ids::{EventId, LogId, Position, RunId, TenantId, Version};
 use crate::time::Timestamp;
@@ -100,10 +102,29 @@ pub enum DecodeError {
 /// The canonical bytes of an event's body.
 ///
 /// # Errors
-/// When the body is over the bound or not representable.
+/// When the body is over the bound or not representable, for example a number that JSON does not carry exactly.
 pub fn encode_body(event: &Event) -> Result<Vec<u8>, EncodeError> {
-    let bytes = serde_json_canonicalizer::to_vec(&event.body_value()?)?;
+    let value = event.body_value()?;
+    if !numbers_are_exact(&value) {
+        return Err(EncodeError::Json(<serde_json::Error as serde::ser::Error>::custom(
+            "a number is no integer below 2^53",
+        )));
+    }
+    let bytes = serde_json_canonicalizer::to_vec(&value)?;
     if bytes.len() > EVENT_BYTES_MAX { Err(EncodeError::TooLarge { bytes: bytes.len() }) } else { Ok(bytes) }
+}
+
+/// RFC 8785 writes every number as an IEEE 754 double, so a larger integer would silently become another one.
+fn numbers_are_exact(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => {
+            number.as_u64().is_some_and(|integer| integer <= INTEGER_MAX)
+                || number.as_i64().is_some_and(|integer| integer.unsigned_abs() <= INTEGER_MAX)
+        }
+        Value::Array(items) => items.iter().all(numbers_are_exact),
+        Value::Object(fields) => fields.values().all(numbers_are_exact),
+        Value::Null | Value::Bool(_) | Value::String(_) => true,
+    }
 }
 
 /// Chains an event to its stream and hashes it. `body` is the output of [`encode_body`], `salt` 32 random bytes.
