@@ -41,7 +41,7 @@ impl RunState {
                     if environment.phase == EnvironmentPhase::Requested {
                         environment.phase = EnvironmentPhase::Ready;
                     }
-                })
+                });
             }
             Event::EnvironmentProvisionFailed(failed) => {
                 self.with_environment(failed.environment_id, |environment| {
@@ -52,7 +52,7 @@ impl RunState {
             Event::EnvironmentAdopted(adopted) => {
                 self.with_environment(adopted.environment_id, |environment| {
                     environment.adopted_by = Some(adopted.instance_id);
-                })
+                });
             }
             Event::EnvironmentTeardownRequested(asked) => {
                 self.with_environment(asked.environment_id, |environment| {
