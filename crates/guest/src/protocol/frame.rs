@@ -56,11 +56,8 @@ pub trait Frame: Sized {
     fn from_parts(kind: u8, stream: u32, payload: &[u8]) -> Result<Self, ProtocolError>;
 }
 
-/// Appends a frame's bytes to `out`.
-///
-/// # Panics
-/// Never in practice: a payload cannot reach 4 GiB. Debug builds assert the kind's own limit, which every
-/// sender keeps.
+/// Appends a frame's bytes to `out`. Senders keep each kind's limit ([`Frame::max_payload_bytes`]); debug builds
+/// assert it, and the receiver refuses what is over it.
 pub fn encode<F: Frame>(frame: &F, out: &mut Vec<u8>) {
     let start = out.len();
     out.put_u32(0);

@@ -49,5 +49,8 @@ pub const MISSED_HEARTBEATS: u64 = 3;
 /// Environment's nonce: at most this many bytes, at least one.
 pub const MAX_NONCE_BYTES: usize = 64;
 
+/// The nonce's file, relative to the workspace; only the guest's own processes can read it.
+pub const NONCE_FILE: &str = ".leasehold/nonce";
+
 /// Longest workspace-relative path carried verbatim, in bytes.
 pub const MAX_PATH_BYTES: usize = 4096;

@@ -1,0 +1,40 @@
+//! The guest binary: one static executable, three trusted processes.
+//!
+//! - `guest init`: PID 1 of the sandbox container.
+//! - `guest spawn [--workspace DIR]`: starts commands, over the spawn channel on stdin and stdout.
+//! - `guest files [--workspace DIR]`: the file service, over the files channel on stdin and stdout.
+//!
+//! Images use the default workspace; tests name another one.
+
+mod files;
+mod init;
+mod spawn;
+mod sys;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Where the workspace volume is mounted in every container.
+const WORKSPACE: &str = "/workspace";
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    let command = args.next().unwrap_or_default();
+    let options: Vec<_> = args.collect();
+    let workspace = match options.as_slice() {
+        [] => PathBuf::from(WORKSPACE),
+        [name, value] if name == "--workspace" => PathBuf::from(value),
+        _ => return usage(),
+    };
+    match command.to_str() {
+        Some("init") if options.is_empty() => init::run(),
+        Some("spawn") => spawn::run(&workspace),
+        Some("files") => files::run(&workspace),
+        _ => usage(),
+    }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("usage: guest init | guest spawn [--workspace DIR] | guest files [--workspace DIR]");
+    ExitCode::from(2)
+}

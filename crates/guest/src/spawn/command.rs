@@ -1,0 +1,204 @@
+//! Spawn's side of one running command: its pipes, its credit, its link to the shim.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+
+use guest::protocol::spawn::{Counters, Output, ToHost};
+use guest::protocol::{CREDIT_WINDOW_BYTES, Decoder, MAX_DATA_BYTES};
+use rustix::io::Errno;
+use rustix::process::Pid;
+
+use super::writer::Writer;
+
+/// The host broke the protocol: the channel ends.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Violation(pub(super) &'static str);
+
+/// Stdin credit is returned in portions of at least this, or when everything was delivered.
+const GRANT_BYTES: u32 = 64 * 1024;
+
+pub(super) struct Command {
+    pub(super) stream: u32,
+    pub(super) background: bool,
+    pub(super) shim: Pid,
+    /// To the shim; gone once it has reported the end.
+    pub(super) link: Option<OwnedFd>,
+    pub(super) reports: Decoder<ToHost>,
+    /// Set by the shim's `Started`: no output is read before, so that `Started` goes first.
+    pub(super) started: bool,
+    pub(super) stdin: Stdin,
+    pub(super) outputs: [OutputPipe; 2],
+    /// Counters when it started.
+    pub(super) before: Counters,
+}
+
+impl Command {
+    /// The shim has reported the end and every output byte was handed over.
+    pub(super) fn is_over(&self) -> bool {
+        self.link.is_none() && self.outputs.iter().all(|output| output.pipe.is_none())
+    }
+
+    /// Reads what one output has, within its credit: one piece while the command runs, everything once it has
+    /// ended. After the end an empty pipe is a finished one: its writers are proven dead, or given up.
+    pub(super) fn pump(&mut self, which: Output, writer: &mut Writer) {
+        let ended = self.link.is_none();
+        let stream = self.stream;
+        let output = &mut self.outputs[usize::from(which == Output::Stderr)];
+        let mut buffer = [0; MAX_DATA_BYTES];
+        while let Some(pipe) = &output.pipe {
+            let length = buffer.len().min(usize::try_from(output.credit_bytes).unwrap_or(usize::MAX));
+            if length == 0 {
+                return;
+            }
+            match rustix::io::read(pipe, &mut buffer[..length]) {
+                Ok(length) if length > 0 => {
+                    // At most the credit, a u32.
+                    output.credit_bytes -= u32::try_from(length).unwrap_or(u32::MAX);
+                    output.total_bytes += length as u64;
+                    writer.data(&ToHost::Data { stream, output: which, bytes: buffer[..length].to_vec() });
+                    if !ended {
+                        return;
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) if !ended => return,
+                Ok(_) | Err(_) => {
+                    output.pipe = None;
+                    let total_bytes = output.total_bytes;
+                    writer.data(&ToHost::OutputClosed { stream, output: which, total_bytes });
+                }
+            }
+        }
+    }
+
+    /// Takes more credit for an output.
+    pub(super) fn grant(&mut self, which: Output, bytes: u32, writer: &mut Writer) -> Result<(), Violation> {
+        let output = &mut self.outputs[usize::from(which == Output::Stderr)];
+        let credit = output.credit_bytes.checked_add(bytes).filter(|sum| *sum <= CREDIT_WINDOW_BYTES);
+        output.credit_bytes = credit.ok_or(Violation("output credit over the window"))?;
+        if self.link.is_none() {
+            self.pump(which, writer);
+        }
+        Ok(())
+    }
+}
+
+/// The end spawn reads.
+pub(super) struct OutputPipe {
+    pub(super) pipe: Option<OwnedFd>,
+    pub(super) credit_bytes: u32,
+    total_bytes: u64,
+}
+
+impl OutputPipe {
+    pub(super) fn new(pipe: OwnedFd) -> Self {
+        Self { pipe: Some(pipe), credit_bytes: CREDIT_WINDOW_BYTES, total_bytes: 0 }
+    }
+}
+
+/// The end spawn writes, and what waits for it.
+pub(super) struct Stdin {
+    pipe: Option<OwnedFd>,
+    pending: VecDeque<Vec<u8>>,
+    /// Bytes of the first pending piece already written.
+    offset: usize,
+    credit_bytes: u32,
+    ungranted_bytes: u32,
+    delivered_bytes: u64,
+    closing: bool,
+    broken: bool,
+}
+
+impl Stdin {
+    /// `None`: the command reads `/dev/null`.
+    pub(super) fn new(pipe: Option<OwnedFd>) -> Self {
+        Self {
+            pipe,
+            pending: VecDeque::new(),
+            offset: 0,
+            credit_bytes: CREDIT_WINDOW_BYTES,
+            ungranted_bytes: 0,
+            delivered_bytes: 0,
+            closing: false,
+            broken: false,
+        }
+    }
+
+    pub(super) fn delivered_bytes(&self) -> u64 {
+        self.delivered_bytes
+    }
+
+    /// The pipe, while something waits for it.
+    pub(super) fn wants(&self) -> Option<&OwnedFd> {
+        self.pipe.as_ref().filter(|_| !self.pending.is_empty())
+    }
+
+    pub(super) fn push(&mut self, stream: u32, bytes: Vec<u8>, writer: &mut Writer) -> Result<(), Violation> {
+        if self.broken {
+            return Ok(());
+        }
+        if self.pipe.is_none() || self.closing {
+            return Err(Violation("stdin data for a closed stdin"));
+        }
+        let credit = u32::try_from(bytes.len()).ok().and_then(|length| self.credit_bytes.checked_sub(length));
+        self.credit_bytes = credit.ok_or(Violation("stdin data without credit"))?;
+        self.pending.push_back(bytes);
+        self.write(stream, writer);
+        Ok(())
+    }
+
+    pub(super) fn close(&mut self) {
+        self.closing = true;
+        if self.pending.is_empty() {
+            self.pipe = None;
+        }
+    }
+
+    /// Writes as much as the pipe takes.
+    pub(super) fn write(&mut self, stream: u32, writer: &mut Writer) {
+        while let (Some(pipe), Some(first)) = (&self.pipe, self.pending.front()) {
+            match rustix::io::write(pipe, &first[self.offset..]) {
+                Ok(written) => {
+                    self.offset += written;
+                    self.delivered_bytes += written as u64;
+                    self.ungranted_bytes += u32::try_from(written).unwrap_or(u32::MAX);
+                    if self.offset == first.len() {
+                        self.pending.pop_front();
+                        self.offset = 0;
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(_) => return self.give_up(stream, writer),
+            }
+        }
+        let all_delivered = self.pending.is_empty();
+        if self.closing {
+            if all_delivered {
+                self.pipe = None;
+            }
+        } else if self.ungranted_bytes >= GRANT_BYTES || (all_delivered && self.ungranted_bytes > 0) {
+            let bytes = std::mem::take(&mut self.ungranted_bytes);
+            self.credit_bytes += bytes;
+            writer.control(&ToHost::StdinCredit { stream, bytes });
+        }
+    }
+
+    /// The command has ended: whatever still waits was never read.
+    pub(super) fn end(&mut self, stream: u32, writer: &mut Writer) {
+        if self.pending.is_empty() {
+            self.pipe = None;
+            self.broken = true;
+        } else {
+            self.give_up(stream, writer);
+        }
+    }
+
+    fn give_up(&mut self, stream: u32, writer: &mut Writer) {
+        self.pipe = None;
+        self.broken = true;
+        self.pending.clear();
+        writer.control(&ToHost::StdinBroken { stream, delivered_bytes: self.delivered_bytes });
+    }
+}

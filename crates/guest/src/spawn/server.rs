@@ -1,0 +1,373 @@
+//! The event loop of spawn: one thread, one poll, every descriptor non-blocking.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use guest::protocol::spawn::{COUNTER_INTERVAL_MS, Counters, ExitStatus, Exited, Output, ToGuest, ToHost};
+use guest::protocol::{Decoder, HEARTBEAT_INTERVAL_MS, Hello, MISSED_HEARTBEATS};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, getpid};
+
+use super::children::{Children, timespec};
+use super::command::{Command, Violation};
+use super::counters::CounterFiles;
+use super::start;
+use super::tree;
+use super::writer::Writer;
+
+/// Most commands at once, background ones included.
+const MAX_COMMANDS: usize = 64;
+
+/// Why the loop ended.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Ended {
+    #[error("the host is gone")]
+    HostGone,
+    #[error("the host broke the protocol: {0}")]
+    Violation(String),
+}
+
+impl From<Violation> for Ended {
+    fn from(violation: Violation) -> Self {
+        Self::Violation(violation.to_string())
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Source {
+    HostInput,
+    HostOutput,
+    Children,
+    Link(u32),
+    Stdin(u32),
+    Output(u32, Output),
+}
+
+pub(super) struct Server {
+    workspace: PathBuf,
+    children: Children,
+    counter_files: CounterFiles,
+    input: Decoder<ToGuest>,
+    writer: Writer,
+    commands: BTreeMap<u32, Command>,
+    greeted: bool,
+    last_stream: u32,
+    last_sample: Counters,
+    next_sample: Instant,
+    /// When the last frame came; set by the first `Ping`.
+    heard: Option<Instant>,
+}
+
+impl Server {
+    pub(super) fn new(workspace: PathBuf, children: Children) -> Self {
+        let counter_files = CounterFiles::open();
+        let mut writer = Writer::default();
+        let pid = getpid().as_raw_nonzero().get().unsigned_abs();
+        writer.control(&ToHost::Hello(Hello::guest(pid, counter_files.source(), false)));
+        let last_sample = counter_files.sample();
+        Self {
+            workspace,
+            children,
+            counter_files,
+            input: Decoder::new(),
+            writer,
+            commands: BTreeMap::new(),
+            greeted: false,
+            last_stream: 0,
+            last_sample,
+            next_sample: Instant::now(),
+            heard: None,
+        }
+    }
+
+    /// Serves until the host is gone or breaks the protocol, then kills every command's tree.
+    pub(super) fn serve(mut self) -> Ended {
+        let ended = loop {
+            if let Err(ended) = self.turn() {
+                break ended;
+            }
+        };
+        // Every descendant is a shim or untrusted.
+        tree::kill(&self.children, &[], |_, _| {});
+        ended
+    }
+
+    fn turn(&mut self) -> Result<(), Ended> {
+        for (source, flags) in self.wait() {
+            match source {
+                Source::HostInput => self.read_host()?,
+                Source::HostOutput if flags.contains(PollFlags::ERR) => return Err(Ended::HostGone),
+                Source::HostOutput => {}
+                Source::Children => {
+                    self.children.reap(|_, _| {});
+                }
+                Source::Link(stream) => self.read_link(stream),
+                Source::Stdin(stream) => {
+                    if let Some(command) = self.commands.get_mut(&stream) {
+                        command.stdin.write(stream, &mut self.writer);
+                    }
+                }
+                Source::Output(stream, output) => {
+                    if let Some(command) = self.commands.get_mut(&stream) {
+                        command.pump(output, &mut self.writer);
+                    }
+                }
+            }
+        }
+        self.commands.retain(|_, command| !command.is_over());
+        self.sample_if_due();
+        let silence = Duration::from_millis(HEARTBEAT_INTERVAL_MS * MISSED_HEARTBEATS);
+        if self.heard.is_some_and(|heard| heard.elapsed() >= silence) {
+            return Err(Ended::HostGone);
+        }
+        self.writer.flush(rustix::stdio::stdout()).map_err(|_| Ended::HostGone)
+    }
+
+    /// Waits for whatever can go on, or for the next sample or heartbeat to be due.
+    fn wait(&self) -> Vec<(Source, PollFlags)> {
+        let mut sources = vec![Source::HostInput, Source::Children];
+        let stdin = rustix::stdio::stdin();
+        let mut fds = vec![pollfd(stdin, PollFlags::IN), pollfd(self.children.fd(), PollFlags::IN)];
+        if self.writer.has_work() {
+            sources.push(Source::HostOutput);
+            fds.push(pollfd(rustix::stdio::stdout(), PollFlags::OUT));
+        }
+        for (stream, command) in &self.commands {
+            if let Some(link) = &command.link {
+                sources.push(Source::Link(*stream));
+                fds.push(pollfd(link.as_fd(), PollFlags::IN));
+            }
+            if let Some(pipe) = command.stdin.wants() {
+                sources.push(Source::Stdin(*stream));
+                fds.push(pollfd(pipe.as_fd(), PollFlags::OUT));
+            }
+            for (output, which) in command.outputs.iter().zip([Output::Stdout, Output::Stderr]) {
+                if let Some(pipe) =
+                    output.pipe.as_ref().filter(|_| command.started && output.credit_bytes > 0)
+                {
+                    sources.push(Source::Output(*stream, which));
+                    fds.push(pollfd(pipe.as_fd(), PollFlags::IN));
+                }
+            }
+        }
+        let now = Instant::now();
+        let sample = (!self.commands.is_empty()).then_some(self.next_sample);
+        let silence = Duration::from_millis(HEARTBEAT_INTERVAL_MS * MISSED_HEARTBEATS);
+        let due = [sample, self.heard.map(|heard| heard + silence)].into_iter().flatten().min();
+        let timeout = due.map(|due| timespec(due.saturating_duration_since(now)));
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) => sources
+                .into_iter()
+                .zip(&fds)
+                .map(|(source, fd)| (source, fd.revents()))
+                .filter(|(_, flags)| !flags.is_empty())
+                .collect(),
+            // Interrupted: the next turn looks again.
+            Err(_) => Vec::new(),
+        }
+    }
+
+    fn read_host(&mut self) -> Result<(), Ended> {
+        let mut buffer = [0; 64 * 1024];
+        match rustix::io::read(rustix::stdio::stdin(), &mut buffer) {
+            Ok(0) => return Err(Ended::HostGone),
+            Ok(length) => self.input.feed(&buffer[..length]),
+            Err(Errno::INTR | Errno::AGAIN) => return Ok(()),
+            Err(_) => return Err(Ended::HostGone),
+        }
+        while let Some(frame) =
+            self.input.next_frame().map_err(|error| Ended::Violation(error.to_string()))?
+        {
+            self.heard = self.heard.map(|_| Instant::now());
+            self.handle(frame)?;
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, frame: ToGuest) -> Result<(), Ended> {
+        if self.greeted == matches!(frame, ToGuest::Hello(_)) {
+            return Err(Violation("hello must come first, once").into());
+        }
+        let writer = &mut self.writer;
+        match frame {
+            ToGuest::Hello(hello) if hello.is_compatible() => self.greeted = true,
+            ToGuest::Hello(_) => return Err(Violation("another protocol version").into()),
+            ToGuest::Start { stream, command } => {
+                if stream <= self.last_stream {
+                    return Err(Violation("stream ids must increase").into());
+                }
+                self.last_stream = stream;
+                self.start(stream, &command);
+            }
+            ToGuest::StdinData { stream, bytes } => {
+                if let Some(command) = known(&mut self.commands, self.last_stream, stream)? {
+                    command.stdin.push(stream, bytes, writer)?;
+                }
+            }
+            ToGuest::StdinClose { stream } => {
+                if let Some(command) = known(&mut self.commands, self.last_stream, stream)? {
+                    command.stdin.close();
+                }
+            }
+            ToGuest::Credit { stream, output, bytes } => {
+                if let Some(command) = known(&mut self.commands, self.last_stream, stream)? {
+                    command.grant(output, bytes, writer)?;
+                }
+            }
+            ToGuest::Kill { stream } => {
+                if let Some(command) = known(&mut self.commands, self.last_stream, stream)?
+                    && let Some(link) = &command.link
+                {
+                    // A shim that is already ending does not read it.
+                    let _ = rustix::io::write(link, b"k");
+                }
+            }
+            ToGuest::Ping { token } => {
+                self.heard = Some(Instant::now());
+                writer.control(&ToHost::Pong { token });
+            }
+            ToGuest::ReadNonce => {
+                let nonce = guest_nonce(&self.workspace);
+                writer.control(&ToHost::Nonce(nonce));
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, stream: u32, command: &guest::protocol::spawn::StartCommand) {
+        let foreground_is_busy =
+            self.commands.values().any(|other| !other.background && other.link.is_some());
+        let result = if !command.background && foreground_is_busy {
+            Err((Errno::BUSY, "another foreground command is running"))
+        } else if self.commands.len() >= MAX_COMMANDS {
+            Err((Errno::AGAIN, "too many commands at once"))
+        } else {
+            let before = self.counter_files.sample();
+            let others = &mut self.commands;
+            start::start(stream, command, &self.workspace, before, || others.clear())
+                .map_err(|errno| (errno, "no process or descriptor left to start the program"))
+        };
+        match result {
+            Ok(command) => {
+                if self.commands.is_empty() {
+                    self.next_sample = Instant::now() + Duration::from_millis(COUNTER_INTERVAL_MS);
+                }
+                self.commands.insert(stream, command);
+            }
+            Err((errno, message)) => self.writer.control(&ToHost::StartFailed {
+                stream,
+                exit_code: 126,
+                errno: errno.raw_os_error(),
+                message: message.to_owned(),
+            }),
+        }
+    }
+
+    /// Takes the shim's reports; its silent end means it was lost.
+    fn read_link(&mut self, stream: u32) {
+        let Some(command) = self.commands.get_mut(&stream) else { return };
+        let Some(link) = &command.link else { return };
+        let mut buffer = [0; 4096];
+        match rustix::io::read(link, &mut buffer) {
+            Ok(length) if length > 0 => command.reports.feed(&buffer[..length]),
+            Err(Errno::INTR | Errno::AGAIN) => return,
+            Ok(_) | Err(_) => return self.lose(stream),
+        }
+        loop {
+            let Some(command) = self.commands.get_mut(&stream) else { return };
+            match command.reports.next_frame() {
+                Ok(None) => return,
+                Ok(Some(ToHost::Exited { exited, .. })) => return self.finish(stream, exited),
+                Ok(Some(started @ ToHost::Started { .. })) => {
+                    command.started = true;
+                    self.writer.control(&started);
+                }
+                Ok(Some(failed @ ToHost::StartFailed { .. })) => {
+                    self.commands.remove(&stream);
+                    return self.writer.control(&failed);
+                }
+                Ok(Some(_)) | Err(_) => return self.lose(stream),
+            }
+        }
+    }
+
+    /// Nothing of the command runs any more: report its end, hand over what is left in its pipes.
+    fn finish(&mut self, stream: u32, mut exited: Exited) {
+        let now = self.counter_files.sample();
+        let Some(command) = self.commands.get_mut(&stream) else { return };
+        command.link = None;
+        command.stdin.end(stream, &mut self.writer);
+        exited.stdin_bytes = command.stdin.delivered_bytes();
+        exited.oom_kills = now.oom_kills.saturating_sub(command.before.oom_kills);
+        exited.refused_forks = now.refused_forks.saturating_sub(command.before.refused_forks);
+        exited.memory_peak_bytes = now.memory_peak_bytes;
+        exited.cgroup_cpu_ms = now.cpu_us.saturating_sub(command.before.cpu_us) / 1000;
+        self.writer.control(&ToHost::Exited { stream, exited });
+        command.pump(Output::Stdout, &mut self.writer);
+        command.pump(Output::Stderr, &mut self.writer);
+    }
+
+    /// The shim is gone (killed with the container's memory, say). Its orphans are spawn's children now.
+    fn lose(&mut self, stream: u32) {
+        let living: Vec<Pid> = self
+            .commands
+            .values()
+            .filter(|command| command.stream != stream && command.link.is_some())
+            .map(|command| command.shim)
+            .collect();
+        let sweep = tree::kill(&self.children, &living, |_, _| {});
+        let exited = Exited {
+            status: ExitStatus::Lost,
+            cpu_ms: 0,
+            max_rss_bytes: 0,
+            stragglers: u32::try_from(sweep.killed.len()).unwrap_or(u32::MAX),
+            oom_kills: 0,
+            refused_forks: 0,
+            memory_peak_bytes: 0,
+            cgroup_cpu_ms: 0,
+            stdin_bytes: 0,
+            clean: false,
+        };
+        self.finish(stream, exited);
+    }
+
+    fn sample_if_due(&mut self) {
+        if self.commands.is_empty() || Instant::now() < self.next_sample {
+            return;
+        }
+        self.next_sample = Instant::now() + Duration::from_millis(COUNTER_INTERVAL_MS);
+        let sample = self.counter_files.sample();
+        let rose = sample.oom_kills > self.last_sample.oom_kills
+            || sample.refused_forks > self.last_sample.refused_forks;
+        if rose {
+            self.writer.control(&ToHost::Counters(sample));
+        }
+        self.last_sample = sample;
+    }
+}
+
+fn pollfd(fd: BorrowedFd<'_>, flags: PollFlags) -> PollFd<'_> {
+    PollFd::from_borrowed_fd(fd, flags)
+}
+
+/// The command of a stream; `None` when it has ended.
+fn known(
+    commands: &mut BTreeMap<u32, Command>,
+    last_stream: u32,
+    stream: u32,
+) -> Result<Option<&mut Command>, Violation> {
+    if stream > last_stream {
+        return Err(Violation("a frame for a stream never started"));
+    }
+    Ok(commands.get_mut(&stream))
+}
+
+/// The nonce as this container sees it, `None` when it is missing or not a nonce.
+fn guest_nonce(workspace: &std::path::Path) -> Option<Vec<u8>> {
+    let path = workspace.join(guest::protocol::NONCE_FILE);
+    let nonce = std::fs::read(path).ok()?;
+    (1..=guest::protocol::MAX_NONCE_BYTES).contains(&nonce.len()).then_some(nonce)
+}

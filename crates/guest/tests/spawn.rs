@@ -1,0 +1,523 @@
+//! `guest spawn` as a plain process, through its real channel. Needs root, as the guest does.
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::time::Duration;
+
+use guest::protocol::spawn::{ExitStatus, Output, ToGuest, ToHost};
+use guest::protocol::{CREDIT_WINDOW_BYTES, PROTOCOL_VERSION};
+use support::{Channel, UID, command, eventually, is_alive, shell};
+
+/// Bytes that repeat nowhere soon, so that a lost or swapped piece shows.
+fn pattern(length: usize) -> Vec<u8> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    })
+    .flatten()
+    .take(length)
+    .collect()
+}
+
+#[test]
+fn greets_with_its_version() {
+    let channel = Channel::open();
+    assert_eq!(channel.hello.protocol_version, PROTOCOL_VERSION);
+    assert_eq!(channel.hello.pid, channel.child.id());
+}
+
+#[test]
+fn exit_codes_and_signals_are_kept_apart() {
+    let mut channel = Channel::open();
+    for code in [0, 1, 126, 127, 137, 255] {
+        let outcome = channel.run(shell(&format!("exit {code}")));
+        assert_eq!(outcome.code(), ExitStatus::Code(code));
+        assert!(outcome.exited().clean);
+        assert_eq!(outcome.exited().stragglers, 0);
+    }
+    for signal in [9, 11, 15] {
+        let outcome = channel.run(shell(&format!("kill -{signal} $$")));
+        assert_eq!(outcome.code(), ExitStatus::Signal(signal));
+    }
+}
+
+#[test]
+fn outputs_are_separate_and_raw() {
+    let mut channel = Channel::open();
+    let outcome = channel.run(shell(r"printf 'a\377b'; printf 'err\000' >&2"));
+    assert_eq!(outcome.stdout, b"a\xffb");
+    assert_eq!(outcome.stderr, b"err\0");
+}
+
+#[test]
+fn eight_mib_through_cat() {
+    let mut channel = Channel::open();
+    let input = pattern(8 << 20);
+    let outcome = channel.run_with(command(&["cat"]), Some(&input));
+    assert_eq!(outcome.code(), ExitStatus::Code(0));
+    assert!(outcome.stdout == input, "{} bytes came back", outcome.stdout.len());
+    assert_eq!(outcome.exited().stdin_bytes, 8 << 20);
+    assert_eq!(outcome.stdin_broken, None);
+}
+
+#[test]
+fn ten_mib_of_output_need_credit() {
+    let mut channel = Channel::open();
+    let content = pattern(10 << 20);
+    std::fs::write(channel.path().join("big"), &content).unwrap();
+    let outcome = channel.run(command(&["cat", "big"]));
+    assert!(outcome.stdout == content, "{} bytes came back", outcome.stdout.len());
+}
+
+#[test]
+fn output_stops_at_the_window_and_goes_on_after_the_end() {
+    let mut channel = Channel::open();
+    let stream = channel.start(shell("head -c 300000 /dev/zero"));
+    let mut received = 0;
+    let mut ended = false;
+    while received < CREDIT_WINDOW_BYTES as usize || !ended {
+        match channel.receive() {
+            ToHost::Data { bytes, .. } => received += bytes.len(),
+            ToHost::Exited { exited, .. } => {
+                assert_eq!(exited.status, ExitStatus::Code(0));
+                ended = true;
+            }
+            ToHost::Started { .. } | ToHost::OutputClosed { output: Output::Stderr, .. } => {}
+            frame => panic!("unexpected {frame:?}"),
+        }
+    }
+    assert_eq!(received, CREDIT_WINDOW_BYTES as usize, "not a byte without credit");
+    channel.send(&ToGuest::Credit { stream, output: Output::Stdout, bytes: 100_000 });
+    loop {
+        match channel.receive() {
+            ToHost::Data { bytes, .. } => received += bytes.len(),
+            ToHost::OutputClosed { output: Output::Stdout, total_bytes, .. } => {
+                assert_eq!((received, total_bytes), (300_000, 300_000));
+                return;
+            }
+            ToHost::OutputClosed { output: Output::Stderr, .. } => {}
+            frame => panic!("unexpected {frame:?}"),
+        }
+    }
+}
+
+#[test]
+fn unread_stdin_is_an_event_not_a_hang() {
+    let mut channel = Channel::open();
+    let outcome = channel.run_with(command(&["true"]), Some(&pattern(4 << 20)));
+    assert_eq!(outcome.code(), ExitStatus::Code(0));
+    let delivered = outcome.stdin_broken.expect("said");
+    assert_eq!(delivered, outcome.exited().stdin_bytes);
+    assert!(delivered < 4 << 20);
+    assert_eq!(channel.run(command(&["true"])).code(), ExitStatus::Code(0), "the channel goes on");
+}
+
+#[test]
+fn no_stdin_is_end_of_file_and_so_is_an_empty_one() {
+    let mut channel = Channel::open();
+    for stdin in [None, Some(b"".as_slice())] {
+        let outcome = channel.run_with(command(&["cat"]), stdin);
+        assert_eq!((outcome.code(), outcome.stdout.len()), (ExitStatus::Code(0), 0));
+    }
+}
+
+#[test]
+fn leftovers_are_killed_and_counted() {
+    let mut channel = Channel::open();
+    let outcome = channel.run(shell("sleep 600 & echo $!"));
+    assert_eq!(outcome.code(), ExitStatus::Code(0));
+    assert_eq!((outcome.exited().stragglers, outcome.exited().clean), (1, true));
+    assert!(!is_alive(outcome.stdout_text().trim().parse().unwrap()));
+
+    // Double fork into a session of its own, output detached, TERM and HUP ignored.
+    let script = "trap '' TERM HUP; (setsid sh -c 'sleep 601 & sleep 602 & echo ready > up; wait' \
+                  >/dev/null 2>&1 &); while [ ! -e up ]; do :; done; exit 5";
+    let outcome = channel.run(shell(script));
+    assert_eq!(outcome.code(), ExitStatus::Code(5));
+    assert_eq!((outcome.exited().stragglers, outcome.exited().clean), (3, true));
+}
+
+#[test]
+fn leftovers_that_end_by_themselves_keep_their_output() {
+    let mut channel = Channel::open();
+    let outcome = channel.run(shell("(sleep 0.01; echo late) & echo early"));
+    assert_eq!(outcome.stdout_text(), "early\nlate\n");
+    assert_eq!(outcome.exited().stragglers, 0);
+}
+
+#[test]
+fn what_cannot_start_is_told_apart_from_what_ran() {
+    let mut channel = Channel::open();
+    let script = channel.path().join("plain");
+    std::fs::write(&script, "no format").unwrap();
+    let script = script.to_str().unwrap().to_owned();
+    let rows = [
+        (vec!["no-such-program"], 127, 2),
+        (vec![""], 127, 2),
+        (vec!["/no/such/program"], 127, 2),
+        (vec!["/etc/passwd"], 126, 13),
+        (vec!["./plain"], 126, 22),
+        (vec!["plain"], 127, 2),
+        (vec!["A=B", "echo", "hi"], 127, 2),
+        (vec!["/"], 126, 13),
+    ];
+    for (argv, exit_code, errno) in rows {
+        let outcome = channel.run(command(&argv));
+        let (code, number, message) = outcome.start_failed.unwrap_or_else(|| panic!("{argv:?} ran"));
+        assert_eq!((code, number), (exit_code, errno), "{argv:?}: {message}");
+        assert!(!message.is_empty());
+    }
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let outcome = channel.run(command(&[&script]));
+    assert_eq!(outcome.start_failed.map(|(code, errno, _)| (code, errno)), Some((126, 8)));
+}
+
+#[test]
+fn an_argument_over_the_systems_limit_is_said() {
+    let mut channel = Channel::open();
+    // One string may have 128 KiB.
+    let argument = "x".repeat(140 << 10);
+    let outcome = channel.run(command(&["echo", &argument]));
+    assert_eq!(outcome.start_failed.map(|(code, errno, _)| (code, errno)), Some((126, 7)));
+}
+
+#[test]
+fn the_working_directory_is_walked_without_following() {
+    let mut channel = Channel::open();
+    let root = channel.path().to_owned();
+    std::fs::create_dir_all(root.join("a/b")).unwrap();
+    std::fs::write(root.join("file"), "").unwrap();
+    symlink("/etc", root.join("out")).unwrap();
+    symlink("a", root.join("in")).unwrap();
+    let inside = |cwd: &str| {
+        let mut command = command(&["pwd"]);
+        command.cwd = cwd.as_bytes().to_vec();
+        command
+    };
+    let outcome = channel.run(inside("a/b"));
+    assert_eq!(outcome.stdout_text().trim_end(), root.join("a/b").to_str().unwrap());
+    assert_eq!(channel.run(inside("")).stdout_text().trim_end(), root.to_str().unwrap());
+    for cwd in ["out", "in", "in/b", "missing", "a/missing", "file", "file/x", "..", "/etc", "a/../a", "a//b"]
+    {
+        let outcome = channel.run(inside(cwd));
+        assert_eq!(outcome.start_failed.as_ref().map(|failed| failed.0), Some(126), "{cwd}");
+        assert!(outcome.stdout.is_empty());
+    }
+}
+
+#[test]
+fn arguments_and_environment_are_verbatim() {
+    let mut channel = Channel::open();
+    let outcome = channel.run(command(&["printf", "%s|", "a\nb", " $HOME", "", "x=y", "*"]));
+    assert_eq!(outcome.stdout_text(), "a\nb| $HOME||x=y|*|");
+
+    let values: [&[u8]; 7] =
+        [b"line\nbreak", b"a=b=c", b"  leading", b"$HOME", b"", "\u{e9}\u{1f600}".as_bytes(), b"\xff\x01"];
+    let mut environ = command(&["cat", "/proc/self/environ"]);
+    environ.env = values
+        .iter()
+        .enumerate()
+        .map(|(index, value)| (format!("V{index}").into_bytes(), value.to_vec()))
+        .collect();
+    let expected: Vec<u8> =
+        environ.env.iter().flat_map(|(name, value)| [name, b"=".as_slice(), value, b"\0"].concat()).collect();
+    assert_eq!(channel.run(environ).stdout, expected);
+}
+
+#[test]
+fn the_command_has_its_own_ids_no_capability_and_no_descriptor() {
+    let mut channel = Channel::open();
+    let outcome = channel.run(shell(
+        "id -u; id -g; id -G; umask; grep -E '^(Cap|NoNewPrivs|SigIgn|SigBlk)' /proc/self/status; \
+         cat /proc/self/oom_score_adj; ls /proc/$$/fd | tr '\\n' ' '; ulimit -c; ulimit -n; ps -o pgid= -p $$",
+    ));
+    let text = outcome.stdout_text();
+    let expected = format!(
+        "{UID}\n{UID}\n{UID}\n0022\nSigBlk:\t{zero}\nSigIgn:\t{zero}\nCapInh:\t{zero}\nCapPrm:\t{zero}\n\
+         CapEff:\t{zero}\nCapBnd:\t{zero}\nCapAmb:\t{zero}\nNoNewPrivs:\t1\n1000\n0 1 2 0\n1024\n",
+        zero = "0000000000000000"
+    );
+    assert!(text.starts_with(&expected), "{text}\nexpected\n{expected}");
+    let group: u32 = text.lines().last().unwrap().trim().parse().unwrap();
+    assert_eq!(group, outcome.pid, "a session of its own");
+}
+
+#[test]
+fn standard_streams_can_be_opened_again() {
+    let mut channel = Channel::open();
+    let outcome = channel
+        .run_with(shell("cat /dev/stdin > /dev/stdout; echo e > /dev/stderr"), Some(b"through the pipe"));
+    assert_eq!(outcome.stdout, b"through the pipe");
+    assert_eq!(outcome.stderr, b"e\n");
+}
+
+#[test]
+fn trusted_processes_cannot_be_touched() {
+    let mut channel = Channel::open();
+    let spawn = channel.child.id();
+    let outcome = channel.run(shell(&format!(
+        "for pid in {spawn} $PPID; do kill -9 $pid && echo killed; kill -STOP $pid && echo stopped; \
+         cat /proc/$pid/environ && echo read; cat /proc/$pid/mem && echo read; \
+         echo forged > /proc/$pid/fd/1 && echo forged; done; exit 3"
+    )));
+    assert_eq!(outcome.code(), ExitStatus::Code(3));
+    assert_eq!(outcome.stdout_text(), "");
+    assert_eq!(channel.run(command(&["true"])).code(), ExitStatus::Code(0));
+}
+
+#[test]
+fn limits_reach_the_child() {
+    let mut channel = Channel::open();
+    let mut limited = shell("head -c 20000 /dev/zero > f; wc -c < f");
+    limited.rlimits.fsize = Some(10_000);
+    assert_eq!(channel.run(limited).stdout_text().trim(), "10000");
+}
+
+#[test]
+fn one_foreground_command_and_many_behind() {
+    let mut channel = Channel::open();
+    let mut first = shell("echo $$; exec sleep 600");
+    first.background = true;
+    let background = channel.start(first);
+    let ToHost::Started { pid, .. } = channel.receive() else { panic!("not started") };
+    let ToHost::Data { .. } = channel.receive() else { panic!("no output") };
+    assert_eq!(channel.run(shell("exit 4")).code(), ExitStatus::Code(4), "beside it");
+    assert!(is_alive(pid), "another command's end is not its end");
+
+    let foreground = channel.start(shell("sleep 600"));
+    let ToHost::Started { .. } = channel.receive() else { panic!("not started") };
+    let refused = channel.run(shell("true"));
+    assert_eq!(refused.start_failed.map(|(code, errno, _)| (code, errno)), Some((126, 16)));
+
+    for stream in [background, foreground] {
+        channel.send(&ToGuest::Kill { stream });
+        let exited = loop {
+            match channel.receive() {
+                ToHost::Exited { stream: ended, exited } if ended == stream => break exited,
+                ToHost::OutputClosed { .. } => {}
+                frame => panic!("unexpected {frame:?}"),
+            }
+        };
+        assert_eq!((exited.status, exited.clean), (ExitStatus::Signal(9), true));
+    }
+    assert!(!is_alive(pid));
+    channel.send(&ToGuest::Kill { stream: background });
+    channel.send(&ToGuest::Credit { stream: background, output: Output::Stdout, bytes: 5 });
+    channel.send(&ToGuest::Ping { token: 7 });
+    loop {
+        match channel.receive() {
+            ToHost::Pong { token } => break assert_eq!(token, 7, "late frames are ignored"),
+            ToHost::OutputClosed { .. } => {}
+            frame => panic!("unexpected {frame:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_kill_takes_the_whole_tree() {
+    let mut channel = Channel::open();
+    let mut tree = shell("trap '' TERM; setsid sleep 600 & sleep 601 & echo $! ; wait");
+    tree.background = true;
+    let stream = channel.start(tree);
+    let sleeper: u32 = loop {
+        match channel.receive() {
+            ToHost::Data { bytes, .. } => break String::from_utf8(bytes).unwrap().trim().parse().unwrap(),
+            ToHost::Started { .. } => {}
+            frame => panic!("unexpected {frame:?}"),
+        }
+    };
+    channel.send(&ToGuest::Kill { stream });
+    loop {
+        match channel.receive() {
+            ToHost::Exited { exited, .. } => {
+                assert_eq!((exited.status, exited.stragglers), (ExitStatus::Signal(9), 2));
+                break;
+            }
+            ToHost::OutputClosed { .. } => {}
+            frame => panic!("unexpected {frame:?}"),
+        }
+    }
+    assert!(!is_alive(sleeper));
+}
+
+/// Starts a stubborn tree and gives the pids of its two processes.
+fn stubborn(channel: &mut Channel) -> [u32; 2] {
+    channel.start(shell("trap '' TERM HUP INT; setsid sleep 600 & echo $!; wait"));
+    let mut pids = [0, 0];
+    while pids.contains(&0) {
+        match channel.receive() {
+            ToHost::Started { pid, .. } => pids[0] = pid,
+            ToHost::Data { bytes, .. } => pids[1] = String::from_utf8(bytes).unwrap().trim().parse().unwrap(),
+            frame => panic!("unexpected {frame:?}"),
+        }
+    }
+    assert!(pids.iter().all(|pid| is_alive(*pid)));
+    pids
+}
+
+#[test]
+fn the_hosts_end_kills_everything() {
+    let mut channel = Channel::open();
+    let pids = stubborn(&mut channel);
+    channel.close_stdin();
+    channel.wait_for_end();
+    assert!(pids.iter().all(|pid| !is_alive(*pid)), "dead before the channel closed");
+    assert_eq!(channel.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_killed_spawn_takes_its_commands_with_it() {
+    let mut channel = Channel::open();
+    let pids = stubborn(&mut channel);
+    channel.child.kill().unwrap();
+    channel.wait_for_end();
+    eventually("the end of the orphans", || pids.iter().all(|pid| !is_alive(*pid)));
+}
+
+#[test]
+fn a_killed_shim_is_a_lost_command() {
+    let mut channel = Channel::open();
+    let pids = stubborn(&mut channel);
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pids[0])).unwrap();
+    let shim: i32 = stat.rsplit(')').next().unwrap().split_whitespace().nth(1).unwrap().parse().unwrap();
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(shim).unwrap(),
+        rustix::process::Signal::KILL,
+    )
+    .unwrap();
+    loop {
+        match channel.receive() {
+            ToHost::Exited { exited, .. } => {
+                assert_eq!((exited.status, exited.clean), (ExitStatus::Lost, false));
+                break;
+            }
+            ToHost::OutputClosed { .. } => {}
+            frame => panic!("unexpected {frame:?}"),
+        }
+    }
+    assert!(pids.iter().all(|pid| !is_alive(*pid)));
+    assert_eq!(channel.child.try_wait().unwrap(), None, "spawn goes on");
+}
+
+#[test]
+fn a_broken_protocol_ends_the_channel_and_the_commands() {
+    let violations: [&[u8]; 4] = [
+        &[0xff; 16],
+        // A frame of a stream that was never started.
+        &[0, 0, 0, 0, 6, 99, 0, 0, 0],
+        // A second hello would need a payload; an empty one is malformed.
+        &[0, 0, 0, 0, 1, 0, 0, 0, 0],
+        // Oversize.
+        &[0xff, 0xff, 0xff, 0x7f, 3, 1, 0, 0, 0],
+    ];
+    for violation in violations {
+        let mut channel = Channel::open();
+        let pids = stubborn(&mut channel);
+        channel.send_raw(violation);
+        channel.wait_for_end();
+        assert!(pids.iter().all(|pid| !is_alive(*pid)));
+        assert_eq!(channel.child.wait().unwrap().code(), Some(3));
+    }
+}
+
+#[test]
+fn stdin_without_credit_is_a_violation() {
+    let mut channel = Channel::open();
+    let mut sleeper = command(&["sleep", "600"]);
+    sleeper.stdin = true;
+    let stream = channel.start(sleeper);
+    // The pipe takes 64 KiB and gives that much credit back: the sixth window cannot fit.
+    let piece = vec![0; 32 * 1024];
+    let mut frames = Vec::new();
+    for _ in 0..20 {
+        guest::protocol::encode(&ToGuest::StdinData { stream, bytes: piece.clone() }, &mut frames);
+    }
+    channel.send_raw(&frames);
+    channel.wait_for_end();
+    assert_eq!(channel.child.wait().unwrap().code(), Some(3));
+}
+
+#[test]
+fn usage_is_measured() {
+    let mut channel = Channel::open();
+    let outcome =
+        channel.run(command(&["python3", "-c", "x = bytearray(64 << 20)\nfor i in range(3000000): pass"]));
+    let exited = outcome.exited();
+    assert!(exited.max_rss_bytes >= 64 << 20, "{exited:?}");
+    assert!(exited.max_rss_bytes < 512 << 20, "{exited:?}");
+    assert!(exited.cpu_ms >= 20, "{exited:?}");
+}
+
+#[test]
+fn the_nonce_is_read_and_hidden_from_commands() {
+    let mut channel = Channel::open();
+    channel.send(&ToGuest::ReadNonce);
+    assert_eq!(channel.receive(), ToHost::Nonce(None));
+    let private = channel.path().join(".leasehold");
+    std::fs::create_dir(&private).unwrap();
+    std::fs::set_permissions(&private, std::fs::Permissions::from_mode(0o700)).unwrap();
+    std::fs::write(private.join("nonce"), b"\x01\xff").unwrap();
+    channel.send(&ToGuest::ReadNonce);
+    assert_eq!(channel.receive(), ToHost::Nonce(Some(b"\x01\xff".to_vec())));
+    assert_eq!(channel.run(shell("cat .leasehold/nonce")).stdout_text(), "");
+}
+
+#[test]
+fn files_belong_to_the_commands_user() {
+    let mut channel = Channel::open();
+    assert_eq!(channel.run(shell("echo x > made")).code(), ExitStatus::Code(0));
+    let made = std::fs::metadata(channel.path().join("made")).unwrap();
+    assert_eq!((made.uid(), made.gid(), made.mode() & 0o777), (UID, UID, 0o644));
+}
+
+#[test]
+fn a_stopped_group_does_not_hide_from_a_kill() {
+    let mut channel = Channel::open();
+    let mut stopped = shell("kill -STOP 0; echo never");
+    stopped.background = true;
+    let stream = channel.start(stopped);
+    let ToHost::Started { pid, .. } = channel.receive() else { panic!("not started") };
+    eventually("the stop", || {
+        std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") T "))
+    });
+    channel.send(&ToGuest::Kill { stream });
+    loop {
+        match channel.receive() {
+            ToHost::Exited { exited, .. } => {
+                break assert_eq!((exited.status, exited.clean), (ExitStatus::Signal(9), true));
+            }
+            ToHost::OutputClosed { .. } => {}
+            frame => panic!("unexpected {frame:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_fork_loop_left_behind_is_swept() {
+    let mut channel = Channel::open();
+    // Each generation forks the next and ends: never the same process twice.
+    let outcome = channel.run(shell("f() { (f) & }; (f) & exit 0"));
+    let exited = outcome.exited();
+    assert_eq!(exited.status, ExitStatus::Code(0));
+    assert!(exited.clean, "{exited:?}");
+}
+
+#[test]
+fn commands_are_fast_enough_to_start() {
+    let mut channel = Channel::open();
+    let mut times: Vec<Duration> = (0..50)
+        .map(|_| {
+            let begin = std::time::Instant::now();
+            assert_eq!(channel.run(command(&["true"])).code(), ExitStatus::Code(0));
+            begin.elapsed()
+        })
+        .collect();
+    times.sort();
+    println!("p50 {:?}, p95 {:?}", times[25], times[47]);
+    assert!(times[25] < Duration::from_millis(50), "p50 {:?}", times[25]);
+}
