@@ -13,5 +13,6 @@ pub use execution::{
 };
 pub use inventory::{Inventory, ObservedObject};
 pub use workspace::{
-    ByteStream, ListPage, ReadFile, Workspace, WorkspaceEntry, WorkspaceEntryKind, WriteOutcome,
+    ByteStream, ListPage, ReadFile, STREAM_DEADLINE, Workspace, WorkspaceEntry, WorkspaceEntryKind,
+    WriteOutcome,
 };

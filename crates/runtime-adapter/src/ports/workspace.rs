@@ -1,6 +1,7 @@
 //! Files of an environment: descriptor-relative, no link followed, regular files only, bounded (decision D13).
 
 use std::pin::Pin;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -10,6 +11,9 @@ use policy::WorkspacePath;
 
 use super::error::WorkspaceError;
 use super::execution::EnvironmentHandle;
+
+/// How long one stream of a file may take, whoever is slow (decision D15).
+pub const STREAM_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Bytes in either direction.
 pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes, WorkspaceError>> + Send>>;
