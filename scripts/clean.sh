@@ -1,0 +1,40 @@
+# Takes away what this checkout made: scratch, and what the engine holds for us. The engine, its log and the packages stay.
+# shellcheck shell=bash
+
+# A service still running would find its containers gone from under it.
+refuse_while_serving() {
+  local pid
+  for pid in $(pgrep -x leasehold); do
+    [[ $(tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline") != *" serve "* ]] || die "leasehold serve runs (process $pid): end it first"
+  done
+}
+
+# Removes what a listing names; nothing named is fine.
+remove_each() { # what, removal command..., then names on standard input
+  local what=$1 name count=0
+  shift
+  step_begin clean "$what"
+  while IFS= read -r name; do
+    "$@" "$name" >/dev/null || die "could not remove $what $name"
+    count=$((count + 1))
+  done
+  step_end "$count removed"
+}
+
+clean() {
+  refuse_while_serving
+  clear_demo
+  if have docker && engine_runs; then
+    docker ps --all --quiet --filter label=leasehold.log | remove_each containers docker rm --force --volumes
+    docker volume ls --quiet --filter label=leasehold.log | remove_each volumes docker volume rm --force
+    docker network ls --quiet --filter label=leasehold.log | remove_each networks docker network rm
+    docker image ls --quiet --filter "reference=$EXECUTION_TAG" --filter "reference=$FILES_TAG" | sort -u |
+      remove_each images docker image rm --force
+  else
+    note "clean: the engine does not run, so its containers and images stay"
+  fi
+  step_begin clean ".leasehold"
+  # The running engine writes its log here.
+  as_root find "$SCRATCH" -mindepth 1 -maxdepth 1 ! -name 'dockerd.*' ! -name iptables-legacy -exec rm -rf -- {} + 2>/dev/null || true
+  step_end removed
+}
