@@ -1,1 +1,31 @@
 //! Read models: one pure fold per view, the runner that keeps them live, and their queries.
+//!
+//! ```text
+//! log ──page──> fold ──changed rows + checkpoint, one transaction──> schema views ──> queries
+//! ```
+//! - [`leases`], [`environments`], [`commands`], [`runs`], [`run_events`]: one view each: row, fold, table, queries.
+//! - [`Folded`]: all folds together, over any stretch of the log.
+//! - [`Views`]: the queries. [`Page`], [`Cursor`]: parts of lists.
+
+pub mod commands;
+pub mod environments;
+mod error;
+mod fold;
+pub mod leases;
+mod page;
+mod rows;
+pub mod run_events;
+pub mod runs;
+mod sql;
+mod views;
+
+pub use commands::{CommandFilter, CommandResult, CommandRow, CommandStatus};
+pub use environments::{EnvironmentRow, OpenEnvironment};
+pub use error::{Behind, ViewsError};
+pub use fold::{Folded, NotContiguous};
+pub use leases::{Lease, LeaseFilter, LeaseRow};
+pub use page::{Cursor, InvalidCursor, PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page, PageRequest};
+pub use rows::{Row, Rows};
+pub use run_events::{RunEventFilter, RunEventRow};
+pub use runs::RunRow;
+pub use views::Views;
