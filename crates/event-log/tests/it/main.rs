@@ -1,0 +1,3 @@
+//! The log on real PostgreSQL.
+
+mod embedded;

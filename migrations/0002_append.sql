@@ -1,0 +1,213 @@
+-- The only way into the log. The service calls one of these two functions in autocommit: one round trip per batch.
+--
+-- Both lock the head row first, so appends are serial and each statement after the lock sees everything committed before it.
+-- Answers per request (log.events and the tips change for `ok` alone; a refused request never undoes another):
+--
+--   0 ok          first position
+--   1 duplicate   the key was used with the same digest: first position and count of what it wrote then
+--   2 key_reused  the key was used with another digest
+--   3 conflict    the stream's tip, or a guarded stream's, is not the expected one
+--   4 stale       the same for a request that expects nothing: chain it to the tip in the answer and call again
+--   5 clock       recorded_at is more than 5 s off this clock
+--
+-- A tip is (version, leaf of that version); (0, 32 zero bytes) says that there is no such stream.
+
+SET LOCAL ROLE leasehold_owner;
+
+CREATE FUNCTION log.append_batch(
+    -- One element per request. `r_stream` counts from 1 into the stream arrays; `r_any` marks requests without expectation;
+    -- (r_version, r_leaf) is the tip that its events are chained to, r_tip the leaf of its last event.
+    r_stream int[], r_any boolean[], r_version bigint[], r_leaf bytea[], r_count int[], r_tip bytea[],
+    r_key_tenant uuid[], r_key text[], r_key_digest bytea[],
+    -- Guards: streams of other names that must still have this tip.
+    g_request int[], g_stream int[], g_version bigint[], g_leaf bytea[],
+    -- The streams of the batch, each once.
+    s_category text[], s_key text[],
+    -- The events of all requests, in order.
+    e_request int[], e_version bigint[], e_type smallint[], e_event_id uuid[], e_tenant uuid[],
+    e_recorded_at timestamptz[], e_leaf bytea[], e_header bytea[], e_salt bytea[], e_body bytea[],
+    OUT statuses smallint[], OUT firsts bigint[], OUT counts int[],
+    OUT tip_versions bigint[], OUT tip_leaves bytea[], OUT database_time timestamptz
+) LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
+DECLARE
+    base       bigint;
+    next       bigint;
+    ids        bigint[];
+    fresh      boolean[];
+    versions   bigint[];
+    leaves     bytea[];
+    changed    boolean[];
+    late       int[];
+    has_guards boolean := cardinality(g_request) > 0;
+    s          int;
+    stored     record;
+BEGIN
+    SELECT next_position INTO STRICT base FROM log.log_head FOR UPDATE;
+    next := base;
+    database_time := clock_timestamp();
+
+    SELECT array_agg(coalesce(t.id, nextval('log.stream_ids')) ORDER BY u.i),
+           array_agg(t.id IS NULL ORDER BY u.i),
+           array_agg(coalesce(t.version, 0) ORDER BY u.i),
+           array_agg(coalesce(t.tip, decode(repeat('00', 32), 'hex')) ORDER BY u.i),
+           array_agg(false)
+      INTO ids, fresh, versions, leaves, changed
+      FROM unnest(s_category, s_key) WITH ORDINALITY AS u(category, key, i)
+      LEFT JOIN LATERAL (
+          SELECT id, version, tip FROM log.streams WHERE category = u.category AND key = u.key OFFSET 0
+      ) AS t ON true;
+
+    SELECT array_agg(DISTINCT u.request) INTO late
+      FROM unnest(e_request, e_recorded_at) AS u(request, recorded_at)
+     WHERE u.recorded_at NOT BETWEEN database_time - interval '5 s' AND database_time + interval '5 s';
+
+    FOR r IN 1 .. cardinality(r_stream) LOOP
+        s := r_stream[r];
+        firsts[r] := NULL;
+        counts[r] := r_count[r];
+        IF r_key[r] IS NOT NULL THEN
+            SELECT k.digest, k.first_position, k.event_count INTO stored
+              FROM log.request_keys AS k WHERE k.tenant = r_key_tenant[r] AND k.key = r_key[r];
+            IF FOUND THEN
+                statuses[r] := CASE WHEN stored.digest = r_key_digest[r] THEN 1 ELSE 2 END;
+                firsts[r] := stored.first_position;
+                counts[r] := stored.event_count;
+                tip_versions[r] := versions[s];
+                tip_leaves[r] := leaves[s];
+                CONTINUE;
+            END IF;
+        END IF;
+        IF versions[s] <> r_version[r] OR leaves[s] <> r_leaf[r] THEN
+            statuses[r] := CASE WHEN r_any[r] THEN 4 ELSE 3 END;
+        ELSIF has_guards AND EXISTS (
+            SELECT FROM unnest(g_request, g_stream, g_version, g_leaf) AS g(request, stream, version, leaf)
+             WHERE g.request = r AND (versions[g.stream] <> g.version OR leaves[g.stream] <> g.leaf)
+        ) THEN
+            statuses[r] := 3;
+        ELSIF r = ANY (late) THEN
+            statuses[r] := 5;
+        ELSE
+            statuses[r] := 0;
+            firsts[r] := next;
+            next := next + r_count[r];
+            versions[s] := r_version[r] + r_count[r];
+            leaves[s] := r_tip[r];
+            changed[s] := true;
+            IF r_key[r] IS NOT NULL THEN
+                INSERT INTO log.request_keys (tenant, key, digest, stream, first_position, event_count, created_at)
+                VALUES (r_key_tenant[r], r_key[r], r_key_digest[r], s_category[s] || '/' || s_key[s],
+                        firsts[r], r_count[r], database_time);
+            END IF;
+        END IF;
+        tip_versions[r] := versions[s];
+        tip_leaves[r] := leaves[s];
+    END LOOP;
+
+    IF next = base THEN
+        RETURN;
+    END IF;
+    IF next > 9007199254740992 THEN
+        RAISE EXCEPTION 'the log is full: positions end at 2^53' USING ERRCODE = 'LH001';
+    END IF;
+
+    INSERT INTO log.events (position, stream_id, version, type_id, event_id, tenant, recorded_at, leaf, header)
+    SELECT base - 1 + row_number() OVER (ORDER BY u.i), ids[r_stream[u.request]], u.version, u.type_id, u.event_id,
+           u.tenant, u.recorded_at, u.leaf, u.header
+      FROM unnest(e_request, e_version, e_type, e_event_id, e_tenant, e_recorded_at, e_leaf, e_header)
+           WITH ORDINALITY AS u(request, version, type_id, event_id, tenant, recorded_at, leaf, header, i)
+     WHERE statuses[u.request] = 0;
+
+    INSERT INTO log.event_bodies (position, salt, body)
+    SELECT base - 1 + row_number() OVER (ORDER BY u.i), u.salt, u.body
+      FROM unnest(e_request, e_salt, e_body) WITH ORDINALITY AS u(request, salt, body, i)
+     WHERE statuses[u.request] = 0;
+
+    INSERT INTO log.streams (id, category, key, version, tip)
+    SELECT u.id, u.category, u.key, u.version, u.tip
+      FROM unnest(ids, s_category, s_key, versions, leaves, fresh, changed)
+           AS u(id, category, key, version, tip, fresh, changed)
+     WHERE u.fresh AND u.changed;
+
+    UPDATE log.streams AS t SET version = u.version, tip = u.tip
+      FROM unnest(ids, versions, leaves, fresh, changed) AS u(id, version, tip, fresh, changed)
+     WHERE t.id = u.id AND u.changed AND NOT u.fresh;
+
+    UPDATE log.log_head SET next_position = next;
+END
+$$;
+
+-- One request with one event and no guard: the same in fewer steps.
+CREATE FUNCTION log.append_one(
+    r_category text, r_stream_key text, r_any boolean, r_version bigint, r_leaf bytea,
+    r_key_tenant uuid, r_key text, r_key_digest bytea,
+    e_type smallint, e_event_id uuid, e_tenant uuid, e_recorded_at timestamptz,
+    e_leaf bytea, e_header bytea, e_salt bytea, e_body bytea,
+    OUT status smallint, OUT first bigint, OUT count int,
+    OUT tip_version bigint, OUT tip_leaf bytea, OUT database_time timestamptz
+) LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
+DECLARE
+    base   bigint;
+    id     bigint;
+    stored record;
+BEGIN
+    SELECT next_position INTO STRICT base FROM log.log_head FOR UPDATE;
+    database_time := clock_timestamp();
+
+    SELECT t.id, t.version, t.tip INTO id, tip_version, tip_leaf
+      FROM log.streams AS t WHERE t.category = r_category AND t.key = r_stream_key;
+    IF NOT FOUND THEN
+        tip_version := 0;
+        tip_leaf := decode(repeat('00', 32), 'hex');
+    END IF;
+
+    IF r_key IS NOT NULL THEN
+        SELECT k.digest, k.first_position, k.event_count INTO stored
+          FROM log.request_keys AS k WHERE k.tenant = r_key_tenant AND k.key = r_key;
+        IF FOUND THEN
+            status := CASE WHEN stored.digest = r_key_digest THEN 1 ELSE 2 END;
+            first := stored.first_position;
+            count := stored.event_count;
+            RETURN;
+        END IF;
+    END IF;
+    IF tip_version <> r_version OR tip_leaf <> r_leaf THEN
+        status := CASE WHEN r_any THEN 4 ELSE 3 END;
+        RETURN;
+    END IF;
+    IF e_recorded_at NOT BETWEEN database_time - interval '5 s' AND database_time + interval '5 s' THEN
+        status := 5;
+        RETURN;
+    END IF;
+    IF base >= 9007199254740992 THEN
+        RAISE EXCEPTION 'the log is full: positions end at 2^53' USING ERRCODE = 'LH001';
+    END IF;
+
+    status := 0;
+    first := base;
+    count := 1;
+    tip_version := r_version + 1;
+    tip_leaf := e_leaf;
+    IF id IS NULL THEN
+        id := nextval('log.stream_ids');
+        INSERT INTO log.streams (id, category, key, version, tip)
+        VALUES (id, r_category, r_stream_key, tip_version, tip_leaf);
+    ELSE
+        UPDATE log.streams AS t SET version = tip_version, tip = tip_leaf WHERE t.id = append_one.id;
+    END IF;
+    INSERT INTO log.events (position, stream_id, version, type_id, event_id, tenant, recorded_at, leaf, header)
+    VALUES (base, id, tip_version, e_type, e_event_id, e_tenant, e_recorded_at, e_leaf, e_header);
+    INSERT INTO log.event_bodies (position, salt, body) VALUES (base, e_salt, e_body);
+    IF r_key IS NOT NULL THEN
+        INSERT INTO log.request_keys (tenant, key, digest, stream, first_position, event_count, created_at)
+        VALUES (r_key_tenant, r_key, r_key_digest, r_category || '/' || r_stream_key, base, 1, database_time);
+    END IF;
+    UPDATE log.log_head SET next_position = base + 1;
+END
+$$;
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA log FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION log.append_batch, log.append_one TO leasehold_append;
+
+RESET ROLE;
