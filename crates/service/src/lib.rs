@@ -2,5 +2,10 @@
 
 pub mod api;
 pub mod app;
+pub mod config;
+pub mod execution;
+pub mod output;
+pub mod supervise;
+pub mod tokens;
 
 pub use app::App;

@@ -1,0 +1,4 @@
+//! Commands, from acceptance to outcome.
+
+pub mod queue;
+pub mod view;
