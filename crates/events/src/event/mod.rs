@@ -21,6 +21,9 @@ macro_rules! events {
         }
 
         impl Event {
+            /// The types that have a payload in this version; the other registered names are reserved.
+            pub const TYPES: &'static [EventType] = &[$(EventType::$variant),+];
+
             /// The stored name and number of this event.
             #[must_use]
             pub const fn event_type(&self) -> EventType {

@@ -166,6 +166,11 @@ pub fn seal(
     Ok(Sealed { header: bytes, leaf })
 }
 
+/// Key order, repeated keys, unknown keys, other forms of a number: bytes that we would not write were not written by us.
+fn is_stored_as(event: &Event, body: &[u8]) -> bool {
+    encode_body(event).is_ok_and(|bytes| bytes == body)
+}
+
 /// Reads a stored event. `salt_and_body` is `None` when the body was erased.
 ///
 /// # Errors
@@ -192,7 +197,11 @@ pub fn decode(
             match Event::from_body(kind, body) {
                 None => return Err(DecodeError::UnknownType { name: header.kind }),
                 Some(Err(source)) => return Err(DecodeError::Body { name: header.kind, source }),
-                Some(Ok(event)) => Some(event),
+                Some(Ok(event)) if is_stored_as(&event, body) => Some(event),
+                Some(Ok(_)) => {
+                    let source = <serde_json::Error as serde::de::Error>::custom("not in canonical form");
+                    return Err(DecodeError::Body { name: header.kind, source });
+                }
             }
         }
     };
