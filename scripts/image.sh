@@ -116,13 +116,18 @@ update_lock() {
 static_target() { printf '%s-unknown-linux-gnu\n' "$(uname -m)"; }
 guest_binary() { printf '%s/%s/release/guest\n' "$STATIC_TARGET_DIR" "$(static_target)"; }
 
-# An explicit target keeps build scripts and macros dynamic; without it crt-static breaks them.
+# An explicit target keeps build scripts and macros dynamic; without it crt-static breaks them. Flags are parted by
+# 0x1f, as cargo takes them, because the checkout's path may hold a blank.
+guest_rustflags() {
+  printf '%s\x1f' -C target-feature=+crt-static "--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
+  printf '%s' "--remap-path-prefix=$LEASEHOLD_ROOT=/leasehold"
+}
+
 build_guest() {
   step_begin image "guest binary"
   mkdir -p -- "$IMAGE_CACHE"
-  if ! (cd "$LEASEHOLD_ROOT" && CARGO_TARGET_DIR="$STATIC_TARGET_DIR" CARGO_PROFILE_RELEASE_STRIP=debuginfo \
-    RUSTFLAGS="-C target-feature=+crt-static --remap-path-prefix=$LEASEHOLD_ROOT=/leasehold --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo" \
-    cargo build --quiet --release --locked -p guest --bin guest --target "$(static_target)") >"$IMAGE_CACHE/guest.log" 2>&1; then
+  if ! CARGO_TARGET_DIR="$STATIC_TARGET_DIR" CARGO_PROFILE_RELEASE_STRIP=debuginfo CARGO_ENCODED_RUSTFLAGS="$(guest_rustflags)" \
+    cargo build --quiet --release --locked -p guest --bin guest --target "$(static_target)" >"$IMAGE_CACHE/guest.log" 2>&1; then
     step_end failed
     cat -- "$IMAGE_CACHE/guest.log" >&2
     die "the guest binary does not build; the compiler's words are above"
