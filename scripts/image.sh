@@ -164,13 +164,18 @@ load_image() { # tag, inputs digest, archive command...
 }
 
 ensure_images() { # "locked" or ""
-  local own
+  local own turn
+  # Two ./dev at once take turns; the second finds everything done.
+  mkdir -p -- "$IMAGE_CACHE"
+  exec {turn}>"$IMAGE_CACHE/turn"
+  flock "$turn"
   ensure_base
   check_lock "$1"
   build_guest
   own=$(cat -- "$(guest_binary)" "$LEASEHOLD_ROOT/images/archive" "$LEASEHOLD_ROOT/scripts/image.sh" | sha256sum | cut -d' ' -f1)
   load_image "$EXECUTION_TAG" "$(sed -n 's/^base-layer=//p' "$BUILT_LOCK") $own" execution_archive "$BASE_TAR"
   load_image "$FILES_TAG" "$own" files_archive
+  exec {turn}>&-
 }
 
 # Builds everything a second time and compares the digests.

@@ -4,7 +4,7 @@
 # Patterns are written so that they do not match themselves.
 FORBIDDEN=(
   'a left-over marker|\b(T[O]DO|F[I]XME|X[X]X|H[A]CK)\b|\b(todo|unimplemented|dbg)[!]\('
-  'an attribute that hides instead of explaining|#!?[[](allow|ignore)\b'
+  'an attribute that hides instead of explaining|^[[:space:]]*#!?[[](allow|ignore)\b'
   'a path of one machine|/[h]ome/[a-z]|/[U]sers/|/[r]oot/[.](cargo|rustup|pyenv)|/[t]mp/team|/[w]ork/(main|shared)'
   'a package registry|(index[.]|static[.])?crates[.]io|pypi[.]org|registry[.]npmjs|(deb|security)[.]debian[.]org|registry-1[.]docker|hub[.]docker|ghcr[.]io|quay[.]io'
   'a mark of an unfinished merge|^(<{7}|={7}|>{7})( |$)'
