@@ -28,6 +28,8 @@ pub struct NotContiguous {
 pub struct Folded {
     /// The position that must come next.
     pub next: Position,
+    /// Leaf of the last event applied.
+    pub leaf: Option<[u8; 32]>,
     /// Leases.
     pub leases: Rows<LeaseRow>,
     /// Environments.
@@ -50,6 +52,7 @@ impl Folded {
             return Err(NotContiguous { expected: self.next, found: recorded.position });
         }
         self.next = recorded.position.next();
+        self.leaf = Some(recorded.leaf);
         run_events::fold::fold(&mut self.run_events, recorded);
         if let (Some(run_id), Some(event)) = (recorded.header.correlation_id, &recorded.event) {
             leases::fold::fold(&mut self.leases, run_id, recorded, event);

@@ -17,6 +17,8 @@ mod rows;
 pub mod run_events;
 pub mod runs;
 mod sql;
+#[cfg(test)]
+mod tests;
 mod views;
 
 pub use commands::{CommandFilter, CommandResult, CommandRow, CommandStatus};

@@ -10,6 +10,9 @@ pub trait Row: Clone + PartialEq + std::fmt::Debug {
 
     /// Its key.
     fn key(&self) -> Self::Key;
+
+    /// Its key for people.
+    fn name(&self) -> String;
 }
 
 /// Rows of one view by key, with the keys that were changed.

@@ -139,4 +139,8 @@ impl Row for CommandRow {
     fn key(&self) -> CommandId {
         self.command_id
     }
+
+    fn name(&self) -> String {
+        self.command_id.to_string()
+    }
 }

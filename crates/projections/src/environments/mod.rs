@@ -86,4 +86,8 @@ impl Row for EnvironmentRow {
     fn key(&self) -> EnvironmentId {
         self.environment_id
     }
+
+    fn name(&self) -> String {
+        self.environment_id.to_string()
+    }
 }

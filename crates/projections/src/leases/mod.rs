@@ -87,4 +87,8 @@ impl Row for LeaseRow {
     fn key(&self) -> LeaseId {
         self.lease_id
     }
+
+    fn name(&self) -> String {
+        self.lease_id.to_string()
+    }
 }

@@ -37,4 +37,8 @@ impl Row for RunEventRow {
     fn key(&self) -> Position {
         self.position
     }
+
+    fn name(&self) -> String {
+        self.position.to_string()
+    }
 }

@@ -30,4 +30,8 @@ impl Row for RunRow {
     fn key(&self) -> Self::Key {
         (self.tenant, self.run_id)
     }
+
+    fn name(&self) -> String {
+        format!("{} of tenant {}", self.run_id, self.tenant)
+    }
 }

@@ -1,0 +1,4 @@
+//! The folds, without a database.
+
+mod folds;
+pub(crate) mod samples;
