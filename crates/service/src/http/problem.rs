@@ -9,6 +9,8 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::api::ServiceError;
+
 macro_rules! codes {
     ($($(#[doc = $doc:literal])+ $variant:ident = $code:literal, $status:ident, $title:literal, $retry:ident, $effect:ident;)+) => {
         /// Every public error code. One page each in `docs/errors`.
@@ -69,6 +71,8 @@ codes! {
     FileNotFound = "file_not_found", NOT_FOUND, "There is no such file", give_up, unchanged;
     /// The route exists, the method on it does not.
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "The method is not allowed here", give_up, unchanged;
+    /// The body did not arrive in time.
+    RequestTimeout = "request_timeout", REQUEST_TIMEOUT, "The request took too long to arrive", retry, unchanged;
     /// Another lease on the run is live.
     LeaseHeld = "lease_held", CONFLICT, "The run has a live lease", retry, unchanged;
     /// The lease has ended.
@@ -115,25 +119,21 @@ codes! {
     QueueFull = "queue_full", TOO_MANY_REQUESTS, "Too many commands are waiting", retry, unchanged;
     /// A fault of the service.
     Internal = "internal", INTERNAL_SERVER_ERROR, "The service failed", give_up, unknown;
-    /// The log did not answer; the write may have happened, an idempotency key makes the retry safe.
-    LogUnavailable = "log_unavailable", SERVICE_UNAVAILABLE, "The log is unavailable", retry, unknown;
-    /// The container engine did not answer.
-    RuntimeUnavailable = "runtime_unavailable", SERVICE_UNAVAILABLE, "The sandbox runtime is unavailable", retry, unknown;
-    /// The environment could not be made; no command was accepted.
+    /// The log, or another part that every request needs, did not answer.
+    Unavailable = "unavailable", SERVICE_UNAVAILABLE, "The service cannot do this now", retry, unknown;
+    /// The environment could not be made, or the runtime does not answer; no command was accepted.
     EnvironmentUnavailable = "environment_unavailable", SERVICE_UNAVAILABLE, "The environment could not be provisioned", retry, unchanged;
     /// The read model did not reach the asked position in time.
     ProjectionBehind = "projection_behind", SERVICE_UNAVAILABLE, "The read model is behind", retry, unchanged;
-    /// The service takes no new work.
-    ShuttingDown = "shutting_down", SERVICE_UNAVAILABLE, "The service is shutting down", retry, unchanged;
-    /// One file stream took longer than its deadline.
-    StreamDeadline = "stream_deadline", GATEWAY_TIMEOUT, "The file stream took too long", retry, unknown;
+    /// A file transfer took longer than its deadline.
+    TransferTimeout = "transfer_timeout", GATEWAY_TIMEOUT, "The transfer took too long", retry, unknown;
     /// The workspace has no space left.
     WorkspaceFull = "workspace_full", INSUFFICIENT_STORAGE, "The workspace is full", give_up, unchanged;
 }
 
 /// One value of a request that cannot work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct FieldError {
+pub(super) struct FieldError {
     /// JSON pointer (RFC 6901) into the body, or the name of a query parameter.
     #[schema(example = "/timeout_seconds")]
     pub pointer: String,
@@ -143,14 +143,14 @@ pub struct FieldError {
 
 impl FieldError {
     /// At `pointer`, `detail`.
-    pub fn new(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+    pub(super) fn new(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { pointer: pointer.into(), detail: detail.into() }
     }
 }
 
 /// A failed request, before its request id is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub(super) struct Problem {
     code: Code,
     detail: String,
     errors: Vec<FieldError>,
@@ -161,18 +161,18 @@ const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
 
 impl Problem {
     /// `code`, and what happened here in one public sentence.
-    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+    pub(super) fn new(code: Code, detail: impl Into<String>) -> Self {
         Self { code, detail: detail.into(), errors: Vec::new() }
     }
 
     /// 400 `malformed_request`.
-    pub fn malformed(detail: impl Into<String>) -> Self {
+    pub(super) fn malformed(detail: impl Into<String>) -> Self {
         Self::new(Code::MalformedRequest, detail)
     }
 
     /// 422 `invalid_request` with every value that cannot work.
     #[must_use]
-    pub fn invalid(errors: Vec<FieldError>) -> Self {
+    pub(super) fn invalid(errors: Vec<FieldError>) -> Self {
         Self {
             code: Code::InvalidRequest,
             detail: "the values named in errors cannot work; nothing was changed".to_owned(),
@@ -180,15 +180,21 @@ impl Problem {
         }
     }
 
+    /// With the places in the request that it is about.
+    #[must_use]
+    pub(super) fn with_errors(self, errors: Vec<FieldError>) -> Self {
+        Self { errors, ..self }
+    }
+
     /// The code.
     #[must_use]
-    pub const fn code(&self) -> Code {
+    pub(super) const fn code(&self) -> Code {
         self.code
     }
 
     /// The document of RFC 9457, for the request of that id.
     #[must_use]
-    pub fn document(&self, request_id: &str) -> ProblemDocument {
+    pub(super) fn document(&self, request_id: &str) -> ProblemDocument {
         ProblemDocument {
             r#type: format!("/errors/{}", self.code.as_str()),
             title: self.code.title(),
@@ -203,10 +209,60 @@ impl Problem {
     }
 }
 
+impl From<ServiceError> for Problem {
+    /// The one place where a refusal or failure gets its code. Exhaustive: a new variant does not compile until it has one.
+    fn from(error: ServiceError) -> Self {
+        let detail = error.to_string();
+        let code = match error {
+            ServiceError::Malformed { pointer: Some(pointer), detail } => {
+                let errors = vec![FieldError::new(pointer, detail.clone())];
+                return Self::malformed(detail).with_errors(errors);
+            }
+            ServiceError::Malformed { pointer: None, .. } => Code::MalformedRequest,
+            ServiceError::Invalid { pointer, detail } => {
+                return Self::invalid(vec![FieldError::new(pointer, detail)]);
+            }
+            ServiceError::Unauthorized => Code::Unauthenticated,
+            ServiceError::Forbidden { .. } => Code::Forbidden,
+            ServiceError::NotFound { what: "file" } => Code::FileNotFound,
+            ServiceError::NotFound { .. } => Code::NotFound,
+            ServiceError::MethodNotAllowed => Code::MethodNotAllowed,
+            ServiceError::MisdirectedRequest => Code::MisdirectedRequest,
+            ServiceError::UnsupportedMediaType { .. } => Code::UnsupportedMediaType,
+            ServiceError::BodyTooLarge { .. } | ServiceError::CommandTooLarge { .. } => Code::PayloadTooLarge,
+            ServiceError::LeaseHeld { .. } => Code::LeaseHeld,
+            ServiceError::LeaseLost => Code::LeaseLost,
+            ServiceError::LeaseTooShort => Code::LeaseTooShort,
+            ServiceError::RunClosed => Code::RunClosed,
+            ServiceError::Conflict => Code::Conflict,
+            ServiceError::EnvironmentCap { .. } => Code::EnvironmentCap,
+            ServiceError::EnvironmentLost => Code::EnvironmentLost,
+            ServiceError::EnvironmentUnavailable { .. } => Code::EnvironmentUnavailable,
+            ServiceError::QueueFull { .. } => Code::QueueFull,
+            ServiceError::EnvRefused { .. } => Code::EnvRefused,
+            ServiceError::PathRefused { .. } => Code::PathRefused,
+            ServiceError::NotADirectory => Code::NotADirectory,
+            ServiceError::IsADirectory => Code::IsADirectory,
+            ServiceError::NotRegular => Code::NotRegularFile,
+            ServiceError::SymlinkRefused => Code::SymlinkRefused,
+            ServiceError::FileTooLarge { .. } => Code::FileTooLarge,
+            ServiceError::FileChanged => Code::FileChanged,
+            ServiceError::WorkspaceFull => Code::WorkspaceFull,
+            ServiceError::TransferTimeout => Code::TransferTimeout,
+            ServiceError::IdempotencyKeyReused => Code::IdempotencyKeyReused,
+            ServiceError::CursorGone => Code::CursorGone,
+            ServiceError::ProjectionBehind => Code::ProjectionBehind,
+            ServiceError::Unavailable { .. } => Code::Unavailable,
+            ServiceError::Internal => Code::Internal,
+        };
+        Self::new(code, detail)
+    }
+}
+
 /// What a client receives as `application/problem+json`.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Problem)]
-pub struct ProblemDocument {
+pub(super) struct ProblemDocument {
     /// `/errors/{code}`: the page of the code.
     #[schema(example = "/errors/lease_lost")]
     pub r#type: String,
@@ -239,7 +295,8 @@ impl IntoResponse for Problem {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         match self.code.status() {
             StatusCode::UNAUTHORIZED => {
-                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"leasehold\""));
+                headers
+                    .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"leasehold\""));
             }
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
                 headers.insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
