@@ -29,15 +29,14 @@ die() {
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# Runs a command as root: directly, else through sudo, else says so and stops.
+# Ends the run, by name of the step, where root rights are neither held nor to be had.
+require_root() { # what needs it
+  [[ $EUID -eq 0 ]] || have sudo || die "$1 needs root, and sudo is not installed: run it once as root"
+}
+
+# Runs a command as root: directly, else through sudo. Callers have checked require_root.
 as_root() {
-  if [[ $EUID -eq 0 ]]; then
-    "$@"
-  elif have sudo; then
-    sudo -- "$@"
-  else
-    die "this step needs root and neither root nor sudo is available: $*"
-  fi
+  if [[ $EUID -eq 0 ]]; then "$@"; else sudo -- "$@"; fi
 }
 
 # Polls a condition until it holds or the deadline passes; the pause only spaces the tries.

@@ -12,7 +12,9 @@ DOCKERD_LOG="$SCRATCH/dockerd.log"
 DOCKERD_PID="$SCRATCH/dockerd.pid"
 DOCKERD_START_SECONDS=60
 
+# For this user; and for root, who may always ask.
 engine_runs() { docker info >/dev/null 2>&1; }
+daemon_answers() { as_root docker info >/dev/null 2>&1; }
 
 # A zombie still has a name and a number; only one that can still act counts as alive.
 process_is_live() { # pid, process name
@@ -79,7 +81,7 @@ spawn_dockerd() { # directories of its PATH
     exec dockerd >>"$2" 2>&1 </dev/null' leasehold "$DOCKERD_PID" "$DOCKERD_LOG" </dev/null >/dev/null 2>&1
 }
 
-dockerd_settled() { engine_runs || ! pid_file_is_live "$DOCKERD_PID" dockerd; }
+dockerd_settled() { daemon_answers || ! pid_file_is_live "$DOCKERD_PID" dockerd; }
 
 # One try: true when the engine answers. A daemon that hangs is ended, so that the next try starts clean.
 try_dockerd() { # directories of its PATH
@@ -90,7 +92,7 @@ try_dockerd() { # directories of its PATH
   wait_until 5 test -s "$DOCKERD_PID" || return 1
   wait_until 5 pid_file_is_live "$DOCKERD_PID" dockerd || return 1
   wait_until "$DOCKERD_START_SECONDS" dockerd_settled || true
-  engine_runs && return 0
+  daemon_answers && return 0
   if pid_file_is_live "$DOCKERD_PID" dockerd; then
     as_root kill -TERM "$(<"$DOCKERD_PID")"
     wait_until 15 dockerd_gone || as_root kill -KILL "$(<"$DOCKERD_PID")"
@@ -111,43 +113,33 @@ legacy_iptables_dir() {
   printf '%s\n' "$dir"
 }
 
-running_dockerd_settled() { engine_runs || ! process_of_name_runs dockerd; }
+running_dockerd_settled() { daemon_answers || ! process_of_name_runs dockerd; }
 
-ensure_engine() {
+# Makes the daemon answer root; says how.
+start_daemon() {
   local path="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-  step_begin setup "docker engine"
-  if engine_runs; then
-    step_end ok
-    return
-  fi
-  if [[ $EUID -ne 0 ]] && process_of_name_runs dockerd; then
-    step_end "not reachable"
-    die "dockerd runs, but this user may not talk to it: add the user to the group docker (usermod -aG docker $(id -un)), log in again"
-  fi
-  if [[ -d /run/systemd/system ]]; then
-    as_root systemctl start docker
-    wait_until "$DOCKERD_START_SECONDS" engine_runs || die "systemctl start docker succeeded, yet the engine does not answer: see journalctl -u docker"
-    step_end "started by the service manager"
-    return
-  fi
   # One that is still starting is waited for, and so is one that is just ending.
   if process_of_name_runs dockerd; then
     wait_until 20 running_dockerd_settled || true
-    if engine_runs; then
-      step_end "ok (was still starting)"
-      return
-    fi
   fi
-  mkdir -p -- "$SCRATCH"
+  if daemon_answers; then
+    step_end ok
+    return
+  fi
+  if [[ -d /run/systemd/system ]]; then
+    as_root systemctl start docker
+    wait_until "$DOCKERD_START_SECONDS" daemon_answers ||
+      die "systemctl start docker succeeded, yet the engine does not answer: see journalctl -u docker"
+    step_end "started by the service manager"
+    return
+  fi
   if try_dockerd "$path"; then
     step_end "started"
     return
   fi
-  if last_try_said iptables && [[ -x /usr/sbin/iptables-legacy ]]; then
-    if try_dockerd "$(legacy_iptables_dir):$path"; then
-      step_end "started (with legacy iptables)"
-      return
-    fi
+  if last_try_said iptables && [[ -x /usr/sbin/iptables-legacy ]] && try_dockerd "$(legacy_iptables_dir):$path"; then
+    step_end "started (with legacy iptables)"
+    return
   fi
   process_of_name_runs dockerd || kill_orphan_shims
   if try_dockerd "$path"; then
@@ -157,4 +149,16 @@ ensure_engine() {
   step_end failed
   tail -n 15 -- "$DOCKERD_LOG" >&2
   die "dockerd does not start; its last lines are above, all of them in .leasehold/dockerd.log"
+}
+
+ensure_engine() {
+  step_begin setup "docker engine"
+  if engine_runs; then
+    step_end ok
+    return
+  fi
+  require_root "starting the docker engine"
+  mkdir -p -- "$SCRATCH"
+  start_daemon
+  engine_runs || die "the engine runs, but this user may not talk to it: usermod -aG docker $(id -un), then log in again"
 }

@@ -86,6 +86,7 @@ ensure_base() {
     step_end ok
     return
   fi
+  require_root "building the base layer"
   rm -f -- "$IMAGE_CACHE/base.key"
   build_base "$BASE_TAR" "$BUILT_LOCK"
   base_key >"$IMAGE_CACHE/base.key"

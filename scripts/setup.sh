@@ -56,6 +56,7 @@ ensure_packages() {
     note "  ${missing[*]}"
     exit 1
   fi
+  require_root "installing ${missing[*]}"
   step_end "installing ${missing[*]}"
   keep_postgres_from_starting "${missing[@]}"
   step_begin setup "apt-get install"
