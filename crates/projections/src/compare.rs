@@ -10,7 +10,7 @@ use tokio_postgres::types::ToSql;
 use crate::error::ViewsError;
 use crate::fold::Folded;
 use crate::rows::Rows;
-use crate::runner::{CONSUMER, to_leaf};
+use crate::session::{CONSUMER, to_leaf};
 use crate::sql::Table;
 
 /// Differences that are told one by one; the others are only counted.
@@ -134,8 +134,7 @@ async fn compare_view<R: Table>(
     comparison: &mut Comparison,
 ) -> Result<(), ViewsError> {
     comparison.rows.insert(R::NAME, fresh.len() as u64);
-    let sql =
-        format!("SELECT {} FROM views.{} ORDER BY {}", R::select_list(""), R::NAME, R::KEY.join(", "));
+    let sql = format!("SELECT {} FROM views.{} ORDER BY {}", R::select_list(""), R::NAME, R::KEY.join(", "));
     let none: [&(dyn ToSql + Sync); 0] = [];
     let rows = client.query_raw(&sql, none).await?;
     let mut rows = std::pin::pin!(rows);

@@ -44,10 +44,16 @@ impl ViewsError {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Pool(_) | Self::Database(_) => true,
+            Self::Pool(_) => true,
+            Self::Database(error) => !is_about_values(error),
             Self::Url(_) | Self::Build(_) | Self::Stored { .. } | Self::Unstorable { .. } => false,
         }
     }
+}
+
+/// The server refused the values themselves (SQLSTATE classes 22, data, and 23, constraints).
+fn is_about_values(error: &tokio_postgres::Error) -> bool {
+    error.code().is_some_and(|state| matches!(state.code().get(..2), Some("22" | "23")))
 }
 
 /// The views did not reach a position in time (503 `projection_behind`).

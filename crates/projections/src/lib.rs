@@ -8,6 +8,8 @@
 //! - [`Views`]: the queries. [`Page`], [`Cursor`]: parts of lists.
 
 pub mod commands;
+mod compare;
+mod connect;
 pub mod environments;
 mod error;
 mod fold;
@@ -16,12 +18,16 @@ mod page;
 mod rows;
 pub mod run_events;
 pub mod runs;
+mod session;
 mod sql;
+mod supervise;
 #[cfg(test)]
 mod tests;
+pub mod timeline;
 mod views;
 
 pub use commands::{CommandFilter, CommandResult, CommandRow, CommandStatus};
+pub use compare::{Checkpoint, Comparison, Difference, DifferenceKind, checkpoint, compare};
 pub use environments::{EnvironmentRow, OpenEnvironment};
 pub use error::{Behind, ViewsError};
 pub use fold::{Folded, NotContiguous};

@@ -3,6 +3,7 @@
 use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod};
 use tokio_postgres::NoTls;
 
+use crate::connect;
 use crate::error::ViewsError;
 use crate::sql::{Conditions, Table};
 
@@ -22,8 +23,7 @@ impl Views {
     /// # Errors
     /// When the URL is not one.
     pub fn connect(project_url: &str) -> Result<Self, ViewsError> {
-        let mut config: tokio_postgres::Config = project_url.parse().map_err(ViewsError::Url)?;
-        config.application_name("leasehold views");
+        let config = connect::config(project_url, "leasehold views")?;
         let manager = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let pool =
             Pool::builder(Manager::from_config(config, NoTls, manager)).max_size(CONNECTIONS_MAX).build()?;

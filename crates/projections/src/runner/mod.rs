@@ -8,10 +8,7 @@
 //! Any number of services may run one each: one keeps the views, the others follow its checkpoint. It stops for good on what no
 //! repetition cures: an event it cannot read, another history than the one applied, a row that cannot be written.
 
-mod session;
 mod status;
-#[cfg(test)]
-mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -23,10 +20,11 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
+use crate::connect;
 use crate::error::{Behind, ViewsError};
+use crate::session::{ApplyError, Claim, Session};
 use crate::supervise;
-use session::{ApplyError, Claim, Session};
-pub(crate) use session::{CONSUMER, to_leaf};
+use crate::timeline::Escaped;
 pub use status::{Lag, RunnerStatus, StopReason};
 
 /// Events of a page: at 512 KiB an event, at most 64 MiB in memory.
@@ -76,8 +74,7 @@ impl Runner {
         project_url: &str,
         page_events: usize,
     ) -> Result<Self, ViewsError> {
-        let mut config: tokio_postgres::Config = project_url.parse().map_err(ViewsError::Url)?;
-        config.application_name("leasehold runner");
+        let config = connect::config(project_url, "leasehold runner")?;
         let shared = Arc::new(Shared {
             log,
             config,
@@ -276,7 +273,19 @@ impl From<ApplyError> for Ended {
     }
 }
 
-/// The error and what caused it, on one line.
+impl From<LogError> for Ended {
+    fn from(error: LogError) -> Self {
+        match error {
+            LogError::Undecodable { position, source } => {
+                Self::Stopped(StopReason::Undecodable { position, detail: with_causes(&source) })
+            }
+            LogError::Gap { expected, .. } => Self::Stopped(StopReason::Gap { expected }),
+            other => Self::Lost(with_causes(&other)),
+        }
+    }
+}
+
+/// The error and what caused it, on one line, safe to show.
 fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -285,5 +294,5 @@ fn with_causes(error: &dyn std::error::Error) -> String {
         text.push_str(&error.to_string());
         cause = error.source();
     }
-    text
+    Escaped(&text).to_string()
 }

@@ -73,8 +73,6 @@ impl Session {
         let (client, connection) = config.connect(NoTls).await?;
         // An error of the connection is met by the statement that waits for an answer; its end is all that matters here.
         let ended = supervise::spawn("runner connection", async move { connection.await.is_err() });
-        // A lost tail of commits is folded again: the checkpoint travels with the rows.
-        client.batch_execute("SET synchronous_commit = off").await?;
         let load = |by: &str, columns: String, view: &str| {
             format!("SELECT {columns} FROM views.{view} WHERE {by} = ANY($1)")
         };
