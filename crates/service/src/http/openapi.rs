@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use utoipa::openapi::schema::Type;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::openapi::{ContentBuilder, OpenApi, RefOr, ResponseBuilder};
+use utoipa::openapi::{ContentBuilder, Object, ObjectBuilder, OpenApi, RefOr, ResponseBuilder};
 use utoipa::{IntoParams, IntoResponses, OpenApi as _, ToSchema};
 
-use super::problem::{Problem, ProblemDocument};
+use super::problem::{Code, Problem, ProblemDocument};
 
 /// Header of every POST that changes something.
 #[derive(IntoParams)]
@@ -15,7 +16,7 @@ use super::problem::{Problem, ProblemDocument};
 pub(super) struct IdempotencyKey {
     /// 1 to 255 visible ASCII characters, bare or as a quoted string. A repeat within 24 h under the same key answers the same
     /// status and the resource as it is now; with another body it is refused.
-    #[param(rename = "Idempotency-Key", required = false)]
+    #[param(rename = "Idempotency-Key", required = false, value_type = String)]
     idempotency_key: Option<String>,
 }
 
@@ -25,7 +26,7 @@ pub(super) struct IdempotencyKey {
 #[expect(dead_code, reason = "documents a header that `context` reads")]
 pub(super) struct MinPosition {
     /// The `position` of a write: the read waits up to 2 s until it can be seen, then answers `projection_behind`.
-    #[param(rename = "Leasehold-Min-Position", required = false)]
+    #[param(rename = "Leasehold-Min-Position", required = false, value_type = u64)]
     leasehold_min_position: Option<u64>,
 }
 
@@ -35,7 +36,7 @@ pub(super) struct MinPosition {
 #[expect(dead_code, reason = "documents a header that `context` reads")]
 pub(super) struct Prefer {
     /// `respond-async` (RFC 7240): answer 202 at once.
-    #[param(rename = "Prefer", required = false)]
+    #[param(rename = "Prefer", required = false, value_type = String)]
     prefer: Option<String>,
 }
 
@@ -45,7 +46,7 @@ pub(super) struct Prefer {
 #[expect(dead_code, reason = "documents a header that `context` reads")]
 pub(super) struct LastEventId {
     /// `id` of the last event that arrived: the stream goes on right after it.
-    #[param(rename = "Last-Event-ID", required = false)]
+    #[param(rename = "Last-Event-ID", required = false, value_type = String)]
     last_event_id: Option<String>,
 }
 
@@ -59,6 +60,21 @@ impl IntoResponses for Problem {
             .build();
         BTreeMap::from([("default".to_owned(), RefOr::T(response))])
     }
+}
+
+/// The bytes of a file.
+#[derive(ToSchema)]
+#[schema(value_type = String, format = Binary)]
+#[expect(dead_code, reason = "documents bodies that are streamed")]
+pub(super) struct FileBytes(Vec<u8>);
+
+/// The closed list of codes as a schema.
+pub(super) fn code_schema() -> Object {
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .description(Some("Stable code from a closed list, one page each in docs/errors."))
+        .enum_values(Some(Code::ALL.iter().map(|code| code.as_str())))
+        .build()
 }
 
 #[derive(utoipa::OpenApi)]

@@ -134,7 +134,7 @@ codes! {
 /// One value of a request that cannot work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(super) struct FieldError {
-    /// JSON pointer (RFC 6901) into the body, or the name of a query parameter.
+    /// JSON pointer (RFC 6901) into the body (`""` is all of it), or the name of a query parameter.
     #[schema(example = "/timeout_seconds")]
     pub pointer: String,
     /// What is wrong with it, without the value.
@@ -273,7 +273,7 @@ pub(super) struct ProblemDocument {
     /// What happened here.
     pub detail: String,
     /// Stable code from a closed list.
-    #[schema(example = "lease_lost")]
+    #[schema(schema_with = super::openapi::code_schema)]
     pub code: &'static str,
     /// The same request, sent again later and unchanged, may succeed.
     pub retryable: bool,
@@ -281,7 +281,8 @@ pub(super) struct ProblemDocument {
     pub no_side_effect: bool,
     /// The request, as in the `X-Request-Id` header.
     pub request_id: String,
-    /// Every value that cannot work; present with `invalid_request` and its like.
+    /// Every value that cannot work; absent when the failure is about none.
+    #[schema(nullable = false)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub errors: Option<Vec<FieldError>>,
 }

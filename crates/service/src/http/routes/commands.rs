@@ -26,8 +26,9 @@ use super::{Id, located, preference_applied, written};
 use crate::App;
 use crate::api::OutputCursor;
 
-/// Executes a command and waits up to `wait_seconds` for its end. Once it is accepted it goes on whatever becomes of the
-/// connection.
+/// Executes a command and waits up to `wait_seconds` for its end.
+///
+/// Once it is accepted it goes on, whatever becomes of the connection.
 #[utoipa::path(
     post, path = "/v1/leases/{lease_id}/commands", tag = "commands", request_body = CommandBody,
     params(("lease_id" = Uuid, Path), IdempotencyKey, Prefer),
@@ -130,7 +131,9 @@ pub(in crate::http) struct OutputQuery {
     cursor: Option<String>,
 }
 
-/// A command's output as server-sent events, each byte once: `stdout` and `stderr` with `{offset, text | base64}`, `gap` with
+/// A command's output as server-sent events, each byte once.
+///
+/// Events are `stdout` and `stderr` with `{offset, text | base64}`, `gap` with
 /// `{stream, from, to, artifact_id}`, and at the end `exit` with the command.
 #[utoipa::path(
     get, path = "/v1/commands/{command_id}/output", tag = "commands",

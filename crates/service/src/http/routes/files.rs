@@ -18,6 +18,7 @@ use runtime_adapter::ports::{ByteStream, PortError, WorkspaceEntryKind, Workspac
 use utoipa::IntoParams;
 
 use super::super::context::{Caller, LEASEHOLD_POSITION};
+use super::super::openapi::FileBytes;
 use super::super::problem::{Code, Problem};
 use super::super::query::{page, raw_parameters};
 use super::super::raw_path::{encoded_file_path, path_from_base64, percent_decode};
@@ -66,11 +67,13 @@ fn foreign_bytes(size_bytes: u64, body: Body) -> Response {
     (StatusCode::OK, headers, body).into_response()
 }
 
-/// The bytes of a file. A file that changes while it is read ends the body before its length.
+/// The bytes of a file.
+///
+/// A file that changes while it is read ends the body before its length.
 #[utoipa::path(
     get, path = "/v1/leases/{lease_id}/files/{*path}", tag = "files",
     params(("lease_id" = Uuid, Path), ("path" = String, Path, description = "Relative to `/workspace`; may hold slashes"), FileQuery),
-    responses((status = 200, description = "The bytes", body = Vec<u8>, content_type = "application/octet-stream"), Problem),
+    responses((status = 200, description = "The bytes", body = FileBytes, content_type = "application/octet-stream"), Problem),
 )]
 pub(in crate::http) async fn read_file(
     State(app): State<Arc<App>>,
@@ -107,7 +110,7 @@ pub(in crate::http) async fn stat_file(
 #[utoipa::path(
     put, path = "/v1/leases/{lease_id}/files/{*path}", tag = "files",
     params(("lease_id" = Uuid, Path), ("path" = String, Path, description = "Relative to `/workspace`; may hold slashes"), FileQuery),
-    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    request_body(content = FileBytes, content_type = "application/octet-stream"),
     responses(
         (status = 200, description = "Replaced", body = FileWritten, headers(("Leasehold-Position" = u64))),
         (status = 201, description = "Created", body = FileWritten, headers(("Leasehold-Position" = u64))),

@@ -22,7 +22,9 @@ use super::super::shapes::{Lease, LeaseState, Page};
 use super::{Id, located, written};
 use crate::App;
 
-/// Takes a lease of a new epoch on a run. The run comes into being with its first lease.
+/// Takes a lease of a new epoch on a run.
+///
+/// The run comes into being with its first lease.
 #[utoipa::path(
     post, path = "/v1/runs/{run_id}/leases", tag = "leases", request_body = AcquireBody,
     params(("run_id" = Uuid, Path, description = "Any UUID of the client's choice"), IdempotencyKey),
@@ -101,7 +103,9 @@ pub(in crate::http) async fn renew_lease(
     Ok(written(StatusCode::OK, lease.position, lease))
 }
 
-/// Gives a lease back; its environment is torn down. Repeating it is fine.
+/// Gives a lease back; its environment is torn down.
+///
+/// Repeating it is fine.
 #[utoipa::path(
     post, path = "/v1/leases/{lease_id}/release", tag = "leases", request_body = Option<EmptyBody>,
     params(("lease_id" = Uuid, Path), IdempotencyKey),

@@ -33,7 +33,9 @@ const CLOSE_WAIT: Duration = Duration::from_secs(55);
 /// Between two signs of life of a tail.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Closes a run: its live lease ends, no lease may follow. Answers 200 when everything has its outcome and every environment
+/// Closes a run: its live lease ends, no lease may follow.
+///
+/// Answers 200 when everything has its outcome and every environment
 /// is destroyed, 202 when that goes on after 55 s.
 #[utoipa::path(
     post, path = "/v1/runs/{run_id}/close", tag = "runs", request_body = Option<EmptyBody>,
@@ -74,7 +76,9 @@ pub(in crate::http) struct EventQuery {
     limit: Option<u64>,
 }
 
-/// A run's events, ascending by position: a page, or with `Accept: text/event-stream` all of them and then each as it happens
+/// A run's events, ascending by position.
+///
+/// A page, or with `Accept: text/event-stream` all of them and then each as it happens
 /// (`id` is the position, `data` the event).
 #[utoipa::path(
     get, path = "/v1/runs/{run_id}/events", tag = "runs",
