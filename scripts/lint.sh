@@ -77,15 +77,34 @@ lint_step() { # what, command...
   fi
 }
 
-lint() {
-  LINT_FAILED=0
+# rustfmt and clippy belong to every toolchain but the minimal ones.
+ensure_rust_component() { # component, cargo subcommand
+  cargo "$2" --version >/dev/null 2>&1 && return
+  step_begin lint "rustup component add $1"
+  have rustup || die "cargo $2 is not installed: add the component $1 to the Rust toolchain"
+  rustup component add "$1" >"$SCRATCH/rustup.log" 2>&1 || die "rustup could not add $1: see .leasehold/rustup.log"
+  step_end ok
+}
+
+ensure_lint_tools() {
   ensure_rust
+  ensure_packages
+  mkdir -p -- "$SCRATCH"
+  ensure_rust_component rustfmt fmt
+  ensure_rust_component clippy clippy
   if ! have shellcheck && is_debian_like; then
+    require_root "installing shellcheck"
     step_begin lint "apt-get install shellcheck"
-    apt_install install --no-install-recommends shellcheck || { apt_install update && apt_install install --no-install-recommends shellcheck; } ||
+    apt_install install --no-install-recommends shellcheck ||
+      { apt_install update && apt_install install --no-install-recommends shellcheck; } ||
       die "apt-get could not install shellcheck; all its output is in .leasehold/apt.log"
     step_end ok
   fi
+}
+
+lint() {
+  LINT_FAILED=0
+  ensure_lint_tools
   lint_step "house rules" check_house_rules
   if have shellcheck; then
     lint_step "shellcheck" check_shell
