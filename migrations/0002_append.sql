@@ -149,13 +149,13 @@ CREATE FUNCTION log.append_one(
 SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 DECLARE
     base   bigint;
-    id     bigint;
+    stream bigint;
     stored record;
 BEGIN
     SELECT next_position INTO STRICT base FROM log.log_head FOR UPDATE;
     database_time := clock_timestamp();
 
-    SELECT t.id, t.version, t.tip INTO id, tip_version, tip_leaf
+    SELECT t.id, t.version, t.tip INTO stream, tip_version, tip_leaf
       FROM log.streams AS t WHERE t.category = r_category AND t.key = r_stream_key;
     IF NOT FOUND THEN
         tip_version := 0;
@@ -189,15 +189,15 @@ BEGIN
     count := 1;
     tip_version := r_version + 1;
     tip_leaf := e_leaf;
-    IF id IS NULL THEN
-        id := nextval('log.stream_ids');
+    IF stream IS NULL THEN
+        stream := nextval('log.stream_ids');
         INSERT INTO log.streams (id, category, key, version, tip)
-        VALUES (id, r_category, r_stream_key, tip_version, tip_leaf);
+        VALUES (stream, r_category, r_stream_key, tip_version, tip_leaf);
     ELSE
-        UPDATE log.streams AS t SET version = tip_version, tip = tip_leaf WHERE t.id = append_one.id;
+        UPDATE log.streams AS t SET version = tip_version, tip = tip_leaf WHERE t.id = stream;
     END IF;
     INSERT INTO log.events (position, stream_id, version, type_id, event_id, tenant, recorded_at, leaf, header)
-    VALUES (base, id, tip_version, e_type, e_event_id, e_tenant, e_recorded_at, e_leaf, e_header);
+    VALUES (base, stream, tip_version, e_type, e_event_id, e_tenant, e_recorded_at, e_leaf, e_header);
     INSERT INTO log.event_bodies (position, salt, body) VALUES (base, e_salt, e_body);
     IF r_key IS NOT NULL THEN
         INSERT INTO log.request_keys (tenant, key, digest, stream, first_position, event_count, created_at)

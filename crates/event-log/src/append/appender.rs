@@ -1,0 +1,369 @@
+//! The appender: one task that turns the queue into batches, one call at a time.
+//!
+//! A batch is whatever waits when the previous call returns (zero linger): alone, a request goes out at once; under load, one
+//! commit carries many. Nothing a single request does can fail another: the function answers each by itself, and a batch that
+//! the database refuses as a whole is sent again request by request.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use events::stored::StreamName;
+use events::{LogId, Position};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::time::Instant;
+use tokio_postgres::Config;
+
+use super::call::{Answer, Answers, Outcome};
+use super::chain::{Chained, chain};
+use super::prepare::Prepared;
+use super::recover::{Link, is_missing_partition};
+use super::tips::{TipCache, read_tips};
+use super::{Appended, Expected, REQUEST_BYTES_MAX, REQUEST_EVENTS_MAX};
+use crate::clock::LogClock;
+use crate::error::{AppendError, Fault};
+
+/// How often a request is chained anew before its caller is told of the conflict, and how often one is tried again after a
+/// passing fault of the database.
+const TRIES_MAX: u8 = 8;
+/// A call that has not returned by then counts as a lost session; the server's own limit is shorter.
+const CALL_LIMIT: Duration = Duration::from_secs(35);
+
+/// A queued request and who waits for its answer.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) request: Prepared,
+    reply: oneshot::Sender<Result<Appended, AppendError>>,
+    tries: u8,
+}
+
+impl Job {
+    /// Nobody listening any more is fine: the events are in the log all the same.
+    pub(super) fn answer(self, result: Result<Appended, AppendError>) {
+        let _ = self.reply.send(result);
+    }
+}
+
+/// The way into the queue.
+#[derive(Clone, Debug)]
+pub(crate) struct AppenderHandle {
+    queue: mpsc::Sender<Job>,
+}
+
+impl AppenderHandle {
+    /// Queues a request and waits for its answer. Once queued, dropping the future changes nothing.
+    pub(crate) async fn append(&self, request: Prepared) -> Result<Appended, AppendError> {
+        let (reply, answer) = oneshot::channel();
+        let job = Job { request, reply, tries: 0 };
+        if self.queue.send(job).await.is_err() {
+            return Err(AppendError::Unavailable { outcome_unknown: false });
+        }
+        answer.await.unwrap_or(Err(AppendError::Unavailable { outcome_unknown: true }))
+    }
+}
+
+/// The task's own state.
+#[derive(Debug)]
+pub(crate) struct Appender {
+    log_id: LogId,
+    config: Config,
+    reconnect_limit: Duration,
+    clock: LogClock,
+    positions: watch::Sender<Position>,
+    appended: Arc<Notify>,
+    queue: mpsc::Receiver<Job>,
+    /// Requests that go into the next batch, ahead of the queue.
+    again: VecDeque<Job>,
+    tips: TipCache,
+    link: Option<Link>,
+    /// The last attempt to connect ran out of time: until one succeeds, a batch gets a single attempt.
+    down: bool,
+}
+
+impl Appender {
+    /// The task and the way into it.
+    pub(crate) fn new(
+        log_id: LogId,
+        config: Config,
+        reconnect_limit: Duration,
+        clock: LogClock,
+        positions: watch::Sender<Position>,
+        appended: Arc<Notify>,
+    ) -> (Self, AppenderHandle) {
+        let (sender, queue) = mpsc::channel(2 * REQUEST_EVENTS_MAX);
+        let appender = Self {
+            log_id,
+            config,
+            reconnect_limit,
+            clock,
+            positions,
+            appended,
+            queue,
+            again: VecDeque::new(),
+            tips: TipCache::new(),
+            link: None,
+            down: false,
+        };
+        (appender, AppenderHandle { queue: sender })
+    }
+
+    /// Works until every handle is gone and the queue is empty.
+    pub(crate) async fn run(mut self) {
+        while let Some(batch) = self.next_batch().await {
+            self.process(batch).await;
+        }
+    }
+
+    /// Everything that waits, in order, up to the caps. A request that would pass a cap opens the next batch.
+    async fn next_batch(&mut self) -> Option<Vec<Job>> {
+        let first = match self.again.pop_front() {
+            Some(job) => job,
+            None => self.queue.recv().await?,
+        };
+        let (mut events, mut bytes) = (first.request.events.len(), first.request.bytes);
+        let mut batch = vec![first];
+        while let Some(job) = self.again.pop_front().or_else(|| self.queue.try_recv().ok()) {
+            events += job.request.events.len();
+            bytes += job.request.bytes;
+            if events > REQUEST_EVENTS_MAX || bytes > REQUEST_BYTES_MAX {
+                self.again.push_front(job);
+                break;
+            }
+            batch.push(job);
+        }
+        Some(batch)
+    }
+
+    async fn process(&mut self, batch: Vec<Job>) {
+        if !self.connected().await {
+            return refuse(batch, false);
+        }
+        let mut chained = Vec::new();
+        match self.attempt(&batch, &mut chained).await {
+            Ok((answers, database_time)) => {
+                self.clock.observe(database_time, Instant::now());
+                self.settle(batch, &chained, answers).await;
+            }
+            Err(Failure::Encode(error)) => refuse_encode(batch, &error),
+            Err(Failure::Lost) => self.recover(batch, &chained).await,
+            Err(Failure::Database(error)) => match Fault::of(&error) {
+                Fault::Lost => self.recover(batch, &chained).await,
+                Fault::Transient => self.try_again(batch),
+                Fault::Refused if is_missing_partition(&error) && self.ensure_partitions().await => {
+                    self.try_again(batch);
+                }
+                Fault::Refused => self.isolate(batch, &error).await,
+            },
+        }
+    }
+
+    /// Chains and calls. `chained` keeps what was sent, for finding out what became of it.
+    async fn attempt(&mut self, batch: &[Job], chained: &mut Vec<Chained>) -> Result<Answers, Failure> {
+        let Some(link) = &self.link else { return Err(Failure::Lost) };
+        let client = link.session.client();
+        let mut unknown: Vec<&StreamName> = Vec::new();
+        for job in batch {
+            let stream = &job.request.stream;
+            let needed = job.request.expected == Expected::Any && self.tips.get(stream).is_none();
+            if needed && !unknown.contains(&stream) {
+                unknown.push(stream);
+            }
+        }
+        if !unknown.is_empty() {
+            let tips = bounded(read_tips(client, &unknown)).await?;
+            for (stream, tip) in unknown.into_iter().zip(tips) {
+                self.tips.put(stream, tip);
+            }
+        }
+        *chained = chain(self.log_id, batch.iter().map(|job| &job.request), &mut self.tips)
+            .map_err(Failure::Encode)?;
+        let requests: Vec<_> = batch.iter().map(|job| &job.request).zip(chained.iter()).collect();
+        bounded(link.calls.append(client, &requests)).await
+    }
+
+    /// Tells each caller its answer; stale requests come again.
+    async fn settle(&mut self, batch: Vec<Job>, chained: &[Chained], answers: Vec<Answer>) {
+        let mut next = None;
+        for ((job, chained), answer) in batch.into_iter().zip(chained).zip(answers) {
+            if !matches!(answer.outcome, Outcome::Ok { .. }) {
+                self.tips.put(&job.request.stream, answer.tip);
+            }
+            let tip = answer.tip.existing();
+            match answer.outcome {
+                Outcome::Ok { first } => {
+                    let appended = appended(&job.request, chained, first);
+                    self.tips.put(&job.request.stream, chained.tip);
+                    next = next.max(Some(appended.last_position.next()));
+                    job.answer(Ok(appended));
+                }
+                Outcome::Duplicate { first, count } => {
+                    let earlier = self.earlier(first, count).await;
+                    job.answer(earlier);
+                }
+                Outcome::KeyReused => job.answer(Err(AppendError::KeyReused)),
+                Outcome::Conflict => job.answer(Err(AppendError::Conflict { tip })),
+                Outcome::Stale if job.tries >= TRIES_MAX => job.answer(Err(AppendError::Conflict { tip })),
+                Outcome::Stale => self.again.push_back(Job { tries: job.tries + 1, ..job }),
+                // It waited too long, or the caller's time was not the log's: with a new time it can succeed.
+                Outcome::Clock => job.answer(Err(AppendError::Unavailable { outcome_unknown: false })),
+            }
+        }
+        if let Some(next) = next {
+            self.publish(next).await;
+        }
+    }
+
+    /// Tells readers, and keeps partitions ahead of the head: a new one is made when the last is half full.
+    async fn publish(&mut self, next: Position) {
+        let mut before = next;
+        self.positions.send_if_modified(|known| {
+            before = *known;
+            let newer = next > *known;
+            if newer {
+                *known = next;
+            }
+            newer
+        });
+        self.appended.notify_one();
+        if before.get() >> 23 != next.get() >> 23 && !self.ensure_partitions().await {
+            tracing::error!(position = next.get(), "the partition for the events to come could not be made");
+        }
+    }
+
+    /// What the first use of a key wrote.
+    async fn earlier(&self, first: Position, count: u64) -> Result<Appended, AppendError> {
+        let unavailable = AppendError::Unavailable { outcome_unknown: false };
+        let Some(link) = &self.link else { return Err(unavailable) };
+        let last_position = Position(first.get() + count.saturating_sub(1));
+        match bounded(link.tip_at(last_position)).await {
+            Ok(Some(tip)) => Ok(Appended { first_position: first, last_position, tip, duplicate: true }),
+            Ok(None) => {
+                Err(AppendError::Refused { reason: "the key names a position that is gone".to_owned() })
+            }
+            Err(_) => Err(unavailable),
+        }
+    }
+
+    /// After a lost session: what is in the log is answered, the rest goes into the next batch.
+    async fn recover(&mut self, batch: Vec<Job>, chained: &[Chained]) {
+        let old = self.link.take().map(|link| link.backend);
+        let deadline = Instant::now() + self.reconnect_limit;
+        // Sent nothing: nothing to find out.
+        if chained.is_empty() {
+            return self.try_again(batch);
+        }
+        loop {
+            if !self.connected().await {
+                return refuse(batch, true);
+            }
+            let Some(link) = &self.link else { return refuse(batch, true) };
+            match bounded(link.outcomes(old.as_ref(), batch.iter().map(|job| &job.request).zip(chained)))
+                .await
+            {
+                Ok(Some(positions)) => {
+                    let mut missing = Vec::new();
+                    let mut next = None;
+                    for ((job, chained), last) in batch.into_iter().zip(chained).zip(positions) {
+                        let Some(last) = last else {
+                            missing.push(job);
+                            continue;
+                        };
+                        let earlier = u64::try_from(job.request.events.len() - 1).unwrap_or(0);
+                        let appended = appended(&job.request, chained, Position(last.get() - earlier));
+                        self.tips.put(&job.request.stream, chained.tip);
+                        next = next.max(Some(last.next()));
+                        job.answer(Ok(appended));
+                    }
+                    self.try_again(missing);
+                    if let Some(next) = next {
+                        self.publish(next).await;
+                    }
+                    return;
+                }
+                // The old session may still commit.
+                Ok(None) => return refuse(batch, true),
+                Err(_) if Instant::now() < deadline => self.link = None,
+                Err(_) => return refuse(batch, true),
+            }
+        }
+    }
+
+    fn try_again(&mut self, batch: Vec<Job>) {
+        for job in batch.into_iter().rev() {
+            if job.tries >= TRIES_MAX {
+                job.answer(Err(AppendError::Unavailable { outcome_unknown: false }));
+            } else {
+                self.again.push_front(Job { tries: job.tries + 1, ..job });
+            }
+        }
+    }
+
+    /// The database refuses the batch: each request alone shows which one it is.
+    async fn isolate(&mut self, batch: Vec<Job>, error: &tokio_postgres::Error) {
+        if batch.len() > 1 {
+            for job in batch {
+                Box::pin(self.process(vec![job])).await;
+            }
+            return;
+        }
+        let reason = error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned());
+        tracing::error!(%reason, "the database refuses an append");
+        for job in batch {
+            job.answer(Err(AppendError::Refused { reason: reason.clone() }));
+        }
+    }
+
+    async fn ensure_partitions(&self) -> bool {
+        let Some(link) = &self.link else { return false };
+        bounded(link.session.client().execute("SELECT log.ensure_partitions()", &[])).await.is_ok()
+    }
+
+    /// Makes sure that there is a session. Waits for one as long as the limit says, then only tries once per call.
+    async fn connected(&mut self) -> bool {
+        if self.link.as_ref().is_some_and(|link| !link.session.client().is_closed()) {
+            return true;
+        }
+        let limit = if self.down { Duration::ZERO } else { self.reconnect_limit };
+        self.link = Link::connect(&self.config, limit).await;
+        self.down = self.link.is_none();
+        !self.down
+    }
+}
+
+fn appended(request: &Prepared, chained: &Chained, first: Position) -> Appended {
+    let count = u64::try_from(request.events.len()).unwrap_or(u64::MAX);
+    let last_position = Position(first.get() + count.saturating_sub(1));
+    Appended { first_position: first, last_position, tip: chained.tip, duplicate: false }
+}
+
+/// Preparing sealed every event once with its longest header, so this takes a fault of ours.
+fn refuse_encode(batch: Vec<Job>, error: &events::stored::EncodeError) {
+    tracing::error!(%error, "prepared events cannot be sealed");
+    for job in batch {
+        job.answer(Err(AppendError::Refused { reason: error.to_string() }));
+    }
+}
+
+fn refuse(batch: Vec<Job>, outcome_unknown: bool) {
+    for job in batch {
+        job.answer(Err(AppendError::Unavailable { outcome_unknown }));
+    }
+}
+
+/// Why a batch has no answers.
+#[derive(Debug)]
+enum Failure {
+    /// An event cannot be written after all.
+    Encode(events::stored::EncodeError),
+    /// No answer in time.
+    Lost,
+    /// An error of the driver or the server.
+    Database(tokio_postgres::Error),
+}
+
+async fn bounded<T>(call: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, Failure> {
+    match tokio::time::timeout(CALL_LIMIT, call).await {
+        Ok(result) => result.map_err(Failure::Database),
+        Err(_) => Err(Failure::Lost),
+    }
+}

@@ -1,0 +1,77 @@
+//! What can be done before a request is queued, in the caller's own task.
+
+use events::LogId;
+use events::Version;
+use events::bounds::EVENT_BYTES_MAX;
+use events::stored::{self, EncodeError, NewEvent, StreamName};
+use rand::Rng as _;
+
+use super::{AppendRequest, Expected, REQUEST_BYTES_MAX, REQUEST_EVENTS_MAX, RequestKey, Tip};
+use crate::error::AppendError;
+
+/// Bytes of a key: what fits into a header line is enough.
+const KEY_BYTES_MAX: usize = 255;
+
+/// A request whose events only lack their place in the log.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) stream: StreamName,
+    pub(crate) expected: Expected,
+    pub(crate) guards: Vec<(StreamName, Tip)>,
+    pub(crate) key: Option<RequestKey>,
+    pub(crate) events: Vec<PreparedEvent>,
+    /// Headers and bodies, within a few bytes: a version takes up to 19 digits.
+    pub(crate) bytes: usize,
+}
+
+/// An event with its body as it will be stored.
+#[derive(Debug)]
+pub(crate) struct PreparedEvent {
+    pub(crate) new: NewEvent,
+    pub(crate) salt: [u8; 32],
+    pub(crate) body: Vec<u8>,
+}
+
+/// Checks every bound, encodes, and proves that the result reads back as what it is: input never becomes poison.
+pub(crate) fn prepare(log_id: LogId, request: AppendRequest) -> Result<Prepared, AppendError> {
+    let AppendRequest { stream, expected, guards, key, events } = request;
+    if events.is_empty() {
+        return Err(AppendError::Refused { reason: "a request without events".to_owned() });
+    }
+    if events.len() > REQUEST_EVENTS_MAX {
+        return Err(AppendError::TooLarge { bytes: events.len(), max: REQUEST_EVENTS_MAX });
+    }
+    if let Some(key) = &key
+        && (key.key.is_empty() || key.key.len() > KEY_BYTES_MAX || key.key.contains('\0'))
+    {
+        return Err(AppendError::Refused { reason: "a key must have 1 to 255 bytes and no NUL".to_owned() });
+    }
+    let mut bytes = 0;
+    let mut prepared = Vec::with_capacity(events.len());
+    for new in events {
+        let body = stored::encode_body(&new.event).map_err(too_large)?;
+        let mut salt = [0_u8; 32];
+        rand::rng().fill_bytes(&mut salt);
+        // Longest version, so that the real header is never larger than this one.
+        let last = Version(i64::MAX.unsigned_abs());
+        let sealed =
+            stored::seal(log_id, &stream, last, &stored::ZERO_LEAF, &new, &salt, &body).map_err(too_large)?;
+        let read = stored::decode(events::Position(0), &sealed.header, Some((&salt, &body)));
+        if read.ok().and_then(|recorded| recorded.event).as_ref() != Some(&new.event) {
+            return Err(AppendError::NotReadable);
+        }
+        bytes += sealed.header.len() + body.len();
+        prepared.push(PreparedEvent { new, salt, body });
+    }
+    if bytes > REQUEST_BYTES_MAX {
+        return Err(AppendError::TooLarge { bytes, max: REQUEST_BYTES_MAX });
+    }
+    Ok(Prepared { stream, expected, guards, key, events: prepared, bytes })
+}
+
+fn too_large(error: EncodeError) -> AppendError {
+    match error {
+        EncodeError::TooLarge { bytes } => AppendError::TooLarge { bytes, max: EVENT_BYTES_MAX },
+        other => AppendError::Encode(other),
+    }
+}
