@@ -204,13 +204,16 @@ impl RunState {
         self.leases.values().find(|lease| lease.phase == LeasePhase::Live)
     }
 
-    /// The newest environment of a lease.
+    /// The current environment of a lease: the one that is never replaced, else the newest of those that failed.
     #[must_use]
     pub fn environment_of(&self, lease_id: LeaseId) -> Option<&EnvironmentState> {
         self.environments
             .values()
             .filter(|environment| environment.requested.lease_id == lease_id)
-            .max_by_key(|environment| (environment.requested_at, environment.requested.environment_id))
+            .max_by_key(|environment| {
+                let stays = !environment.may_be_replaced();
+                (stays, environment.requested_at, environment.requested.environment_id)
+            })
     }
 
     /// Commands without an outcome.
