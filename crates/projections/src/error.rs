@@ -17,6 +17,9 @@ pub enum ViewsError {
     /// The database refused or was lost.
     #[error("the database did not answer a query on a view")]
     Database(#[from] tokio_postgres::Error),
+    /// The log could not be read.
+    #[error("the log behind a view cannot be read")]
+    Log(#[from] event_log::LogError),
     /// A stored row is not one that this version writes.
     #[error("column {column} of view {view} holds what this version cannot read: {detail}")]
     Stored {
@@ -46,6 +49,7 @@ impl ViewsError {
         match self {
             Self::Pool(_) => true,
             Self::Database(error) => !is_about_values(error),
+            Self::Log(error) => error.is_retryable(),
             Self::Url(_) | Self::Build(_) | Self::Stored { .. } | Self::Unstorable { .. } => false,
         }
     }

@@ -5,6 +5,7 @@
 //! ```
 //! - [`leases`], [`environments`], [`commands`], [`runs`], [`run_events`]: one view each: row, fold, table, queries.
 //! - [`Folded`]: all folds together, over any stretch of the log.
+//! - [`Runner`]: the live fold. [`compare()`]: the tables against a fresh fold.
 //! - [`Views`]: the queries. [`Page`], [`Cursor`]: parts of lists.
 
 pub mod commands;
@@ -17,6 +18,7 @@ pub mod leases;
 mod page;
 mod rows;
 pub mod run_events;
+mod runner;
 pub mod runs;
 mod session;
 mod sql;
@@ -35,5 +37,6 @@ pub use leases::{Lease, LeaseFilter, LeaseRow};
 pub use page::{Cursor, InvalidCursor, PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page, PageRequest};
 pub use rows::{Row, Rows};
 pub use run_events::{RunEventFilter, RunEventRow};
+pub use runner::{Lag, Runner, RunnerStatus, StopReason};
 pub use runs::RunRow;
 pub use views::Views;

@@ -73,8 +73,6 @@ pub enum StopReason {
         /// What is wrong with it.
         detail: String,
     },
-    /// The log was closed: the service stops.
-    LogClosed,
 }
 
 impl RunnerStatus {
@@ -116,7 +114,6 @@ impl fmt::Display for StopReason {
                 write!(f, "the views were made in epoch {views}, the log is in epoch {log}")
             }
             Self::Row { detail } => write!(f, "a row is not as it must be: {detail}"),
-            Self::LogClosed => f.write_str("the log was closed"),
         }
     }
 }

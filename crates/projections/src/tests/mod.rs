@@ -1,5 +1,6 @@
 //! The folds without a database, then tables, claims and runners on a real one.
 
 mod folds;
+mod runner;
 pub(crate) mod samples;
 mod session;
