@@ -9,5 +9,6 @@ mod environment;
 mod lease;
 mod outcome;
 mod properties;
+mod reading;
 mod story;
 mod workspace;
