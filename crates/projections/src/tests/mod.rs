@@ -4,3 +4,4 @@ mod folds;
 mod runner;
 pub(crate) mod samples;
 mod session;
+mod timeline;

@@ -29,7 +29,7 @@ pub fn describe(recorded: &Recorded) -> String {
         }
         Event::LeaseRenewed(body) => {
             format!(
-                "lease {} for {} more, until {}",
+                "lease {} renewed for {}, until {}",
                 short(body.lease_id.0),
                 duration(body.ttl_ms),
                 clock(body.expires_at)
