@@ -37,6 +37,26 @@ pub(crate) fn detached(
     })
 }
 
+/// Runs work to its end even when the caller stops waiting for it.
+///
+/// # Errors
+/// The work panicked, which has been logged.
+pub(crate) async fn to_end<T: Send + 'static>(
+    name: &'static str,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<T, Panicked> {
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    detached(name, async move {
+        // A caller that has gone away does not want the value.
+        let _ = sender.send(work.await);
+    });
+    receiver.await.map_err(|_| Panicked)
+}
+
+/// Work ended without a value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Panicked;
+
 /// Carries the end of the watching task over to the watched one.
 struct AbortOnDrop(tokio::task::AbortHandle);
 

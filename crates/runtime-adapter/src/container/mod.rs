@@ -1,1 +1,203 @@
-//! The adapter over a container engine.
+//! The adapter over a container engine (mechanism `docker`).
+//!
+//! One environment is a named volume, a *sandbox container* in which `guest spawn` starts commands, and a *files container*
+//! through which `guest files` reads, writes and measures the volume; it shares no process with untrusted code and survives
+//! kills. One long-lived client process per container carries its channel.
+//!
+//! - `cli`, `cli_error`: the one place that starts processes, and what they can say.
+//! - `engine`, `profile`, `labels`, `inventory`: single objects, their options, names and labels.
+//! - `link`, `spawn`, `files`: the two framed channels.
+//! - `environment`, `lifecycle`: channels and life of one environment; `watch`: the engine's event stream.
+//! - `execute`, `follow`, `stdin`, `changes`: one command.
+//! - `workspace`: files.
+
+mod changes;
+mod cli;
+mod cli_error;
+mod config;
+mod engine;
+mod environment;
+mod execute;
+mod files;
+mod follow;
+mod inventory;
+mod labels;
+mod lifecycle;
+mod link;
+mod profile;
+mod spawn;
+mod stdin;
+mod watch;
+mod workspace;
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use events::ids::EnvironmentId;
+use events::spec::{ImageDigest, Mechanism};
+
+pub use config::ContainerConfig;
+
+use cli::Cli;
+use cli_error::CliError;
+use engine::Engine;
+use environment::Environment;
+use profile::SeccompFiles;
+
+use crate::Clock;
+use crate::admission::{check_command, check_handle};
+use crate::ports::{
+    Cancel, EnvironmentHandle, EnvironmentSpec, ExecuteError, ExecutionCommand, ExecutionEnvironment,
+    ExecutionResult, OutputSink, PortError, StdinSource,
+};
+use crate::supervise::{Task, task, to_end};
+
+/// The adapter over a container engine. Clones share everything.
+#[derive(Clone)]
+pub struct ContainerAdapter {
+    inner: Arc<Inner>,
+    _watch: Arc<Task>,
+}
+
+struct Inner {
+    config: ContainerConfig,
+    clock: Clock,
+    engine: Arc<Engine>,
+    seccomp: SeccompFiles,
+    execution_image: ImageDigest,
+    files_image: ImageDigest,
+    environments: Mutex<HashMap<EnvironmentId, Arc<Environment>>>,
+    turns: Mutex<HashMap<EnvironmentId, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+impl ContainerAdapter {
+    /// Finds the engine's client, resolves both images and begins to listen to the engine's events.
+    ///
+    /// # Errors
+    /// `Rejected` (`mechanism_unsupported`, `uids_invalid`, `unknown_image`) for what no retry can help; `Unavailable` when
+    /// the engine does not answer or its client is missing.
+    pub async fn start(config: ContainerConfig, clock: Clock) -> Result<Self, PortError> {
+        if config.mechanism != Mechanism::Docker {
+            return Err(PortError::Rejected { code: "mechanism_unsupported" });
+        }
+        if !config.uids_are_sound() {
+            return Err(PortError::Rejected { code: "uids_invalid" });
+        }
+        let cli = Cli::find(config.docker_path.as_deref(), config.docker_host.clone()).await;
+        let engine = Arc::new(Engine::new(cli.map_err(CliError::to_port)?));
+        let execution_image = engine.image_id(&config.execution_image).await.map_err(CliError::to_port)?;
+        let files_image = engine.image_id(&config.files_image).await.map_err(CliError::to_port)?;
+        let seccomp = SeccompFiles::write()
+            .map_err(|_| PortError::Unavailable { code: "no_space", effect_possible: false })?;
+        let inner = Arc::new(Inner {
+            config,
+            clock,
+            engine,
+            seccomp,
+            execution_image,
+            files_image,
+            environments: Mutex::default(),
+            turns: Mutex::default(),
+        });
+        let watch = Arc::new(task("engine events", watch::run(Arc::downgrade(&inner))));
+        Ok(Self { inner, _watch: watch })
+    }
+
+    /// The id of the configured execution image, as resolved at start: what specs name.
+    #[must_use]
+    pub fn execution_image(&self) -> &ImageDigest {
+        &self.inner.execution_image
+    }
+
+    /// The id of the image that a reference names now.
+    ///
+    /// # Errors
+    /// `Rejected` (`unknown_image`), or `Unavailable`.
+    pub async fn resolve_image(&self, reference: &str) -> Result<ImageDigest, PortError> {
+        self.inner.engine.image_id(reference).await.map_err(CliError::to_port)
+    }
+}
+
+impl Inner {
+    fn environments(&self) -> MutexGuard<'_, HashMap<EnvironmentId, Arc<Environment>>> {
+        self.environments.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Making, taking over and removing one environment happen one after the other.
+    async fn lifecycle_turn(&self, environment_id: EnvironmentId) -> tokio::sync::OwnedMutexGuard<()> {
+        let turn = {
+            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            // A turn that nobody holds or waits for is forgotten.
+            turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+            Arc::clone(turns.entry(environment_id).or_default())
+        };
+        turn.lock_owned().await
+    }
+
+    /// The environment that a handle names, when it may be used with it now.
+    fn admitted(&self, handle: &EnvironmentHandle) -> Result<Arc<Environment>, PortError> {
+        let found = self.environments().get(&handle.environment_id).map(Arc::clone);
+        let environment = found.ok_or(PortError::Rejected { code: "environment_gone" })?;
+        check_handle(handle, &environment.handle, (self.clock)())?;
+        environment.check()?;
+        Ok(environment)
+    }
+}
+
+/// Runs a port's work to its end, whether or not the caller waits for it.
+async fn finished<T: Send + 'static>(
+    name: &'static str,
+    work: impl Future<Output = Result<T, PortError>> + Send + 'static,
+) -> Result<T, PortError> {
+    to_end(name, work).await.unwrap_or(Err(INTERNAL))
+}
+
+const INTERNAL: PortError = PortError::Unavailable { code: "internal", effect_possible: true };
+
+#[async_trait]
+impl ExecutionEnvironment for ContainerAdapter {
+    async fn provision(&self, spec: EnvironmentSpec) -> Result<EnvironmentHandle, PortError> {
+        let inner = Arc::clone(&self.inner);
+        finished("provision", async move { inner.provision(spec).await }).await
+    }
+
+    async fn adopt(&self, spec: EnvironmentSpec) -> Result<EnvironmentHandle, PortError> {
+        let inner = Arc::clone(&self.inner);
+        finished("adopt", async move { inner.adopt(spec).await }).await
+    }
+
+    async fn execute(
+        &self,
+        handle: &EnvironmentHandle,
+        command: ExecutionCommand,
+        stdin: StdinSource,
+        sink: Arc<dyn OutputSink>,
+        cancel: Cancel,
+    ) -> Result<ExecutionResult, ExecuteError> {
+        let environment = self.inner.admitted(handle)?;
+        check_command(&command)?;
+        let turn = if command.background {
+            None
+        } else {
+            let turn = Arc::clone(&environment.foreground).try_lock_owned();
+            Some(turn.map_err(|_| PortError::Rejected { code: "busy" })?)
+        };
+        let inner = Arc::clone(&self.inner);
+        let run = async move {
+            let _turn = turn;
+            execute::run(&environment, &inner.config, command, stdin, sink, cancel).await
+        };
+        to_end("command", run).await.unwrap_or(Err(ExecuteError::Port(INTERNAL)))
+    }
+
+    async fn destroy(&self, environment_id: EnvironmentId) -> Result<(), PortError> {
+        let inner = Arc::clone(&self.inner);
+        finished("destroy", async move { inner.destroy(environment_id).await }).await
+    }
+
+    async fn ping(&self) -> Result<(), PortError> {
+        self.inner.engine.ping().await.map_err(CliError::to_port)
+    }
+}

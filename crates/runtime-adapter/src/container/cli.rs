@@ -1,0 +1,167 @@
+//! The only place that starts processes of the container engine's client.
+//!
+//! By absolute path, with an empty environment and an empty configuration directory, so that nothing of the caller's (proxy
+//! settings, contexts, credentials, plug-ins) takes part. Standard error is bounded and read for a closed set of meanings;
+//! its text goes no further.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::sync::Semaphore;
+
+use super::cli_error::{CliError, meaning};
+
+/// How long one call may take before it is killed.
+const CALL_DEADLINE: Duration = Duration::from_secs(60);
+/// Most bytes of standard output of one call.
+const STDOUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Most bytes of standard error that are looked at.
+const STDERR_BYTES_MAX: u64 = 16 * 1024;
+/// Calls that run at the same time; the others wait their turn.
+const CALLS_MAX: usize = 16;
+/// Where the client is looked for, in order.
+const CANDIDATES: [&str; 2] = ["/usr/bin/docker", "/usr/local/bin/docker"];
+
+/// The engine's command-line client.
+#[derive(Debug)]
+pub(super) struct Cli {
+    program: PathBuf,
+    host: Option<String>,
+    config_dir: tempfile::TempDir,
+    turns: Semaphore,
+}
+
+/// A client process whose standard streams are pipes; killed when dropped.
+#[derive(Debug)]
+pub(super) struct Piped {
+    pub(super) child: Child,
+    pub(super) stdin: ChildStdin,
+    pub(super) stdout: ChildStdout,
+    pub(super) stderr: ChildStderr,
+}
+
+impl Cli {
+    /// Finds a client that speaks with the engine: the configured one alone, else the first candidate that does.
+    ///
+    /// # Errors
+    /// What the last candidate said; `Start` when none is installed.
+    pub(super) async fn find(configured: Option<&Path>, host: Option<String>) -> Result<Self, CliError> {
+        let candidates = match configured {
+            Some(path) if path.is_absolute() => vec![path.to_owned()],
+            Some(_) => return Err(CliError::Start),
+            None => CANDIDATES.iter().map(PathBuf::from).collect(),
+        };
+        let config_dir = tempfile::Builder::new()
+            .prefix("leasehold-docker-config-")
+            .tempdir()
+            .map_err(|_| CliError::Start)?;
+        let mut cli = Self { program: PathBuf::new(), host, config_dir, turns: Semaphore::new(CALLS_MAX) };
+        let mut last = CliError::Start;
+        for program in candidates.into_iter().filter(|path| path.exists()) {
+            cli.program = program;
+            match cli.run(words(["version", "--format", "{{.Server.APIVersion}}"])).await {
+                Ok(_) => return Ok(cli),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the adapter's one process start")]
+    fn command(&self, arguments: Vec<String>) -> Command {
+        let mut command = Command::new(&self.program);
+        command.env_clear().env("DOCKER_CONFIG", self.config_dir.path());
+        if let Some(host) = &self.host {
+            command.args(["--host", host]);
+        }
+        command.args(arguments);
+        // A group of its own: an interrupt typed at the service's terminal is the service's to handle.
+        command.process_group(0).kill_on_drop(true);
+        command
+    }
+
+    /// Runs one call to its end and gives its standard output.
+    ///
+    /// # Errors
+    /// The closed set of [`CliError`]; `Timeout` after 60 s, when the call was killed.
+    pub(super) async fn run(&self, arguments: Vec<String>) -> Result<Vec<u8>, CliError> {
+        let _turn = self.turns.acquire().await.map_err(|_| CliError::Start)?;
+        let mut child = self
+            .command(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|_| CliError::Start)?;
+        let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
+            return Err(CliError::Start);
+        };
+        let call = async {
+            let (out, err) =
+                tokio::join!(bounded(stdout, STDOUT_BYTES_MAX), bounded(stderr, STDERR_BYTES_MAX));
+            (child.wait().await, out, err)
+        };
+        let finished = tokio::time::timeout(CALL_DEADLINE, call).await;
+        let Ok((status, (out, cut), (err, _))) = finished else {
+            // The process is gone or going; there is nothing to learn from a failure here.
+            let _ = child.kill().await;
+            return Err(CliError::Timeout);
+        };
+        match status {
+            Ok(status) if status.success() && !cut => Ok(out),
+            Ok(status) if status.success() => Err(CliError::Other),
+            Ok(_) => Err(meaning(&String::from_utf8_lossy(&err))),
+            Err(_) => Err(CliError::Start),
+        }
+    }
+
+    /// The same, as text without the last line end.
+    ///
+    /// # Errors
+    /// As [`Cli::run`]; `Other` when it is not UTF-8.
+    pub(super) async fn text(&self, arguments: Vec<String>) -> Result<String, CliError> {
+        let text = String::from_utf8(self.run(arguments).await?).map_err(|_| CliError::Other)?;
+        Ok(text.trim_end().to_owned())
+    }
+
+    /// Starts a long-lived call.
+    ///
+    /// # Errors
+    /// `Start` when the process cannot be started.
+    pub(super) fn open(&self, arguments: Vec<String>) -> Result<Piped, CliError> {
+        let mut child = self
+            .command(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|_| CliError::Start)?;
+        match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
+            (Some(stdin), Some(stdout), Some(stderr)) => Ok(Piped { child, stdin, stdout, stderr }),
+            _ => Err(CliError::Start),
+        }
+    }
+}
+
+/// Arguments of one call.
+pub(super) fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
+    words.map(str::to_owned).into()
+}
+
+/// Reads to the end but keeps at most `max` bytes; true when there were more.
+async fn bounded(mut source: impl AsyncRead + Unpin, max: u64) -> (Vec<u8>, bool) {
+    let mut kept = Vec::new();
+    // A read error ends the stream early; the exit status then decides.
+    let _ = (&mut source).take(max).read_to_end(&mut kept).await;
+    let rest = tokio::io::copy(&mut source, &mut tokio::io::sink()).await;
+    (kept, rest.is_ok_and(|bytes| bytes > 0))
+}
+
+/// What a long-lived call said on standard error, once it has ended.
+pub(super) async fn spoken(stderr: ChildStderr) -> CliError {
+    let (bytes, _) = bounded(stderr, STDERR_BYTES_MAX).await;
+    meaning(&String::from_utf8_lossy(&bytes))
+}

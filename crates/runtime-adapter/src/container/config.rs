@@ -1,0 +1,119 @@
+//! What the container adapter is told at start.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use events::ids::{EnvironmentId, LogId, NodeId, derived_uuid};
+use events::spec::Mechanism;
+
+use crate::crash::CrashPoints;
+
+/// Smallest number of user ids that environments are spread over.
+const UIDS_MIN: u32 = 1 << 16;
+
+/// Configuration of [`super::ContainerAdapter`].
+#[derive(Clone, Debug)]
+pub struct ContainerConfig {
+    /// Whose objects these are: everything is labelled with it, and nothing with another id is ever touched.
+    pub log_id: LogId,
+    /// The log's epoch, as a label.
+    pub log_epoch: i32,
+    /// The node that owns the engine's objects; its events are the ones listened to.
+    pub node_id: NodeId,
+    /// Absolute path of the engine's client; `None` looks in `/usr/bin` and `/usr/local/bin`.
+    pub docker_path: Option<PathBuf>,
+    /// The engine's address (`unix:///…`, `tcp://…`); `None` is the client's default socket.
+    pub docker_host: Option<String>,
+    /// The image that commands run in, as a reference; resolved once at start.
+    pub execution_image: String,
+    /// The image of the files container; resolved once at start.
+    pub files_image: String,
+    /// How environments are isolated; only [`Mechanism::Docker`] can be started.
+    pub mechanism: Mechanism,
+    /// User ids of commands. Each environment has its own: a function of its id, so that it is known after a restart too.
+    pub uids: Range<u32>,
+    /// Size of `/tmp` in bytes; charged to the environment's memory.
+    pub tmp_bytes: u64,
+    /// Size of `/dev/shm` in bytes; charged to the environment's memory.
+    pub shm_bytes: u64,
+    /// Open files of one process of a command.
+    pub open_files_max: u64,
+    /// Memory of the files container in bytes.
+    pub files_memory_bytes: u64,
+    /// Where a debug build ends itself.
+    pub crash_points: CrashPoints,
+}
+
+impl ContainerConfig {
+    /// The defaults of everything that has one.
+    #[must_use]
+    pub fn new(log_id: LogId, log_epoch: i32, node_id: NodeId) -> Self {
+        Self {
+            log_id,
+            log_epoch,
+            node_id,
+            docker_path: None,
+            docker_host: None,
+            execution_image: "leasehold/execution:dev".to_owned(),
+            files_image: "leasehold/files:dev".to_owned(),
+            mechanism: Mechanism::Docker,
+            uids: 1_000_000_000..2_000_000_000,
+            tmp_bytes: 256 << 20,
+            shm_bytes: 64 << 20,
+            open_files_max: 8192,
+            files_memory_bytes: 256 << 20,
+            crash_points: CrashPoints::default(),
+        }
+    }
+
+    /// The range holds enough ids, and none of a system account.
+    pub(super) fn uids_are_sound(&self) -> bool {
+        self.uids.start >= UIDS_MIN && self.uids.end.saturating_sub(self.uids.start) >= UIDS_MIN
+    }
+
+    /// The user id of an environment's commands.
+    pub(super) fn uid(&self, environment_id: EnvironmentId) -> u32 {
+        let derived = derived_uuid(&[b"uid", environment_id.as_uuid().as_bytes()]).as_u128();
+        let count = u128::from(self.uids.end.saturating_sub(self.uids.start).max(1));
+        self.uids.start + u32::try_from(derived % count).unwrap_or(0)
+    }
+
+    /// What the workspace of an environment must hold to be that workspace. No secret: it tells a lost tree from the right
+    /// one, and sandboxed code cannot write where it is kept.
+    pub(super) fn nonce(&self, environment_id: EnvironmentId) -> Vec<u8> {
+        let (log, environment) = (self.log_id.as_uuid(), environment_id.as_uuid());
+        let parts = [&b"workspace"[..], log.as_bytes(), environment.as_bytes()];
+        derived_uuid(&parts).as_bytes().to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    fn id(number: u128) -> EnvironmentId {
+        EnvironmentId(Uuid::from_u128(number))
+    }
+
+    #[test]
+    fn an_environment_keeps_its_uid_and_nonce() {
+        let config = ContainerConfig::new(LogId(Uuid::from_u128(1)), 0, NodeId(Uuid::from_u128(2)));
+        assert!(config.uids_are_sound());
+        assert_eq!(config.uid(id(7)), config.uid(id(7)));
+        assert_ne!(config.uid(id(7)), config.uid(id(8)));
+        assert!((0..500).all(|number| config.uids.contains(&config.uid(id(number)))));
+        assert_eq!(config.nonce(id(7)), config.nonce(id(7)));
+        assert_ne!(config.nonce(id(7)), config.nonce(id(8)));
+        assert!(config.nonce(id(7)).len() <= guest::protocol::MAX_NONCE_BYTES);
+    }
+
+    #[test]
+    fn ids_of_system_accounts_are_refused() {
+        let mut config = ContainerConfig::new(LogId(Uuid::nil()), 0, NodeId(Uuid::nil()));
+        config.uids = 1000..200_000;
+        assert!(!config.uids_are_sound());
+        config.uids = 200_000..200_100;
+        assert!(!config.uids_are_sound());
+    }
+}

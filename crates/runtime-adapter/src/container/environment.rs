@@ -1,0 +1,350 @@
+//! One environment as this process holds it: its two channels, whether it can still be used, and why its sandbox stopped.
+//!
+//! ```text
+//!            kill, supervisor lost            restart
+//!  open ------------------------------> closed --------> open      (same container, same workspace)
+//!   |                                      |
+//!   +---- destroyed, container gone, nonce wrong, protocol broken ----> gone (final)
+//! ```
+//! A channel that is closed is opened again by whoever needs it next; before any use the workspace's nonce is compared.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use events::bounds::FILES_CHANGED_BYTES_MAX;
+use events::event::command::{ChangeKind, FileChange, InterruptCause};
+use events::event::workspace::PathText;
+use events::ids::CommandId;
+use guest::protocol::files::{
+    Change, ChangeKind as GuestChange, ChangedPath, FilesErrorCode, Request, Response,
+};
+use tokio::sync::watch;
+
+use super::changes::ChangeTracker;
+use super::cli_error::CliError;
+use super::engine::Engine;
+use super::files::{FilesChannel, FilesFailure};
+use super::link::LinkEnd;
+use super::spawn::{SpawnChannel, Stop};
+use crate::naming;
+use crate::ports::{EnvironmentHandle, EnvironmentSpec, PortError};
+
+/// How long a killed container's channel may take to close.
+const CLOSE_DEADLINE: Duration = Duration::from_secs(2);
+
+/// One environment.
+#[derive(Debug)]
+pub(super) struct Environment {
+    pub(super) engine: Arc<Engine>,
+    pub(super) spec: EnvironmentSpec,
+    pub(super) handle: EnvironmentHandle,
+    pub(super) uid: u32,
+    pub(super) nonce: Vec<u8>,
+    pub(super) sandbox_name: String,
+    pub(super) files_name: String,
+    pub(super) volume_name: String,
+    /// Held by the foreground command.
+    pub(super) foreground: Arc<tokio::sync::Mutex<()>>,
+    /// The spawn channel while it is open. Held while the container is stopped and started, so that nobody starts a
+    /// command in between.
+    pub(super) sandbox: tokio::sync::Mutex<Option<Arc<SpawnChannel>>>,
+    /// The files channel while it is open.
+    pub(super) files: tokio::sync::Mutex<Option<Arc<FilesChannel>>>,
+    pub(super) changes: tokio::sync::Mutex<ChangeTracker>,
+    /// Files written through the port and not changed by code since, as far as reported.
+    tool_written: Mutex<HashSet<Vec<u8>>>,
+    gone: Mutex<Option<PortError>>,
+    /// The sandbox was stopped by us and not started again: its `die` event is no news.
+    pub(super) stopped_by_us: AtomicBool,
+    /// Kills by the kernel that the engine told of, since the environment was opened.
+    pub(super) oom_events: watch::Sender<u64>,
+}
+
+impl Environment {
+    pub(super) fn new(
+        engine: Arc<Engine>,
+        spec: EnvironmentSpec,
+        handle: EnvironmentHandle,
+        uid: u32,
+        nonce: Vec<u8>,
+    ) -> Self {
+        let id = spec.environment_id;
+        Self {
+            engine,
+            spec,
+            handle,
+            uid,
+            nonce,
+            sandbox_name: naming::sandbox_container(id),
+            files_name: naming::files_container(id),
+            volume_name: naming::workspace_volume(id),
+            foreground: Arc::default(),
+            sandbox: tokio::sync::Mutex::default(),
+            files: tokio::sync::Mutex::default(),
+            changes: tokio::sync::Mutex::default(),
+            tool_written: Mutex::default(),
+            gone: Mutex::default(),
+            stopped_by_us: AtomicBool::new(false),
+            oom_events: watch::Sender::new(0),
+        }
+    }
+
+    /// Usable, as far as known.
+    pub(super) fn check(&self) -> Result<(), PortError> {
+        match lock(&self.gone).clone() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Never usable again; the first reason counts.
+    pub(super) fn set_gone(&self, error: PortError) -> PortError {
+        lock(&self.gone).get_or_insert(error).clone()
+    }
+
+    /// Not used by this process any more: whatever runs or waits in it ends.
+    pub(super) async fn abandon(&self) {
+        self.set_gone(PortError::Rejected { code: "environment_gone" });
+        if let Some(channel) = self.sandbox.lock().await.take() {
+            channel.set_stop(Stop::Lost(InterruptCause::SandboxLost));
+            channel.close();
+        }
+        if let Some(channel) = self.files.lock().await.take() {
+            channel.close();
+        }
+    }
+
+    pub(super) fn tool_written(&self) -> MutexGuard<'_, HashSet<Vec<u8>>> {
+        lock(&self.tool_written)
+    }
+
+    /// The open spawn channel; a stopped sandbox is started first.
+    pub(super) async fn spawn_channel(&self) -> Result<Arc<SpawnChannel>, PortError> {
+        let mut slot = self.sandbox.lock().await;
+        self.check()?;
+        if let Some(channel) = slot.as_ref().filter(|channel| channel.end().is_none()) {
+            return Ok(Arc::clone(channel));
+        }
+        *slot = None;
+        if !self.stopped_by_us.load(Ordering::SeqCst) {
+            self.engine.kill(&self.sandbox_name).await.map_err(|error| self.sandbox_error(error))?;
+        }
+        self.engine.start(&self.sandbox_name).await.map_err(|error| self.sandbox_error(error))?;
+        let channel = self.open_sandbox().await?;
+        self.check_sandbox_nonce(&channel).await?;
+        self.stopped_by_us.store(false, Ordering::SeqCst);
+        *slot = Some(Arc::clone(&channel));
+        Ok(channel)
+    }
+
+    /// Opens the channel into the running sandbox.
+    pub(super) async fn open_sandbox(&self) -> Result<Arc<SpawnChannel>, PortError> {
+        let opened = SpawnChannel::open(&self.engine.cli, &self.sandbox_name).await;
+        opened.map(Arc::new).map_err(|error| self.sandbox_error(error))
+    }
+
+    /// The sandbox sees the workspace that it should.
+    pub(super) async fn check_sandbox_nonce(&self, channel: &SpawnChannel) -> Result<(), PortError> {
+        let seen = channel.read_nonce().await.map_err(|error| self.sandbox_error(error))?;
+        if seen.as_deref() == Some(&self.nonce) {
+            Ok(())
+        } else {
+            Err(self.set_gone(PortError::Lost { cause: InterruptCause::FilesLost }))
+        }
+    }
+
+    fn sandbox_error(&self, error: CliError) -> PortError {
+        match error {
+            CliError::Gone => self.set_gone(PortError::Lost { cause: InterruptCause::SandboxLost }),
+            other => other.to_port(),
+        }
+    }
+
+    /// The open files channel; a stopped files container is started, and the workspace taken over, first.
+    pub(super) async fn files_channel(&self) -> Result<Arc<FilesChannel>, PortError> {
+        let mut slot = self.files.lock().await;
+        self.check()?;
+        if let Some(channel) = slot.as_ref() {
+            match channel.end() {
+                None => return Ok(Arc::clone(channel)),
+                Some(LinkEnd::Violation(code)) => {
+                    return Err(self.set_gone(PortError::EscapeSuspected { code }));
+                }
+                Some(LinkEnd::Closed | LinkEnd::Silent) => {}
+            }
+        }
+        *slot = None;
+        let lost = PortError::Lost { cause: InterruptCause::FilesLost };
+        match self.engine.start(&self.files_name).await {
+            Ok(()) => {}
+            Err(CliError::Gone) => return Err(self.set_gone(lost)),
+            Err(error) => return Err(error.to_port()),
+        }
+        let channel = self.open_files(false).await?;
+        *slot = Some(Arc::clone(&channel));
+        Ok(channel)
+    }
+
+    /// Opens the channel into the running files container and makes (`fresh`) or takes over the workspace.
+    pub(super) async fn open_files(&self, fresh: bool) -> Result<Arc<FilesChannel>, PortError> {
+        let opened = FilesChannel::open(&self.engine.cli, &self.files_name).await;
+        let channel = opened.map_err(CliError::to_port)?;
+        let (uid, gid, nonce) = (self.uid, self.uid, self.nonce.clone());
+        let mut exchange = channel.send(|id| {
+            if fresh { Request::Init { id, uid, gid, nonce } } else { Request::Adopt { id, uid, gid, nonce } }
+        });
+        match exchange.next().await {
+            Ok(Response::Ready { .. }) => Ok(channel),
+            Err(FilesFailure::Refused(FilesErrorCode::NonceMismatch)) => {
+                Err(self.set_gone(PortError::Lost { cause: InterruptCause::FilesLost }))
+            }
+            Err(FilesFailure::Refused(FilesErrorCode::NoSpace)) => Err(CliError::NoSpace.to_port()),
+            _ => Err(PortError::Unavailable { code: "files_not_ready", effect_possible: true }),
+        }
+    }
+
+    /// Stops the sandbox because of one command; false when it has been stopped already since `channel` was opened. Every
+    /// command on the channel ends, and nothing starts until [`Environment::spawn_channel`] has started the container again.
+    pub(super) async fn stop(&self, channel: &Arc<SpawnChannel>, stop: Stop) -> bool {
+        let mut slot = self.sandbox.lock().await;
+        if !slot.as_ref().is_some_and(|current| Arc::ptr_eq(current, channel)) {
+            return false;
+        }
+        channel.set_stop(stop);
+        *slot = None;
+        self.stop_container().await;
+        // What was on its way arrives before the end of the stream.
+        if tokio::time::timeout(CLOSE_DEADLINE, channel.closed()).await.is_err() {
+            channel.close();
+        }
+        true
+    }
+
+    async fn stop_container(&self) {
+        self.stopped_by_us.store(true, Ordering::SeqCst);
+        if let Err(error) = self.engine.kill(&self.sandbox_name).await {
+            // The guest kills what it started when its channel closes, and the next start stops the container first.
+            tracing::warn!(?error, environment = %self.spec.environment_id, "a sandbox could not be stopped");
+            self.stopped_by_us.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// A command starts: whatever changed before is not its doing.
+    pub(super) async fn begin_changes(&self, command_id: CommandId) -> Result<(), PortError> {
+        let mut tracker = self.changes.lock().await;
+        if tracker.begin(command_id) {
+            if let Err(error) = self.report_changes(&mut tracker).await {
+                tracker.finish(command_id, 0);
+                return Err(error);
+            }
+            tracker.restart(command_id);
+        }
+        Ok(())
+    }
+
+    /// A command is over: what changed since it began, and whether the list is incomplete.
+    pub(super) async fn finish_changes(
+        &self,
+        command_id: CommandId,
+    ) -> Result<(Vec<FileChange>, bool), PortError> {
+        let mut tracker = self.changes.lock().await;
+        let reported = self.report_changes(&mut tracker).await;
+        let collected = tracker.finish(command_id, self.spec.files_changed_max);
+        match reported {
+            Ok(()) => Ok(collected),
+            // The command ran: that must not read like a call that can be made again.
+            Err(PortError::Unavailable { .. }) => Err(PortError::Lost { cause: InterruptCause::ChannelLost }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Moves the baseline to now and gives the differences to every running command.
+    async fn report_changes(&self, tracker: &mut ChangeTracker) -> Result<(), PortError> {
+        let lost = PortError::Lost { cause: InterruptCause::FilesLost };
+        let max_changes = u32::try_from(self.spec.files_changed_max).unwrap_or(u32::MAX);
+        let max_path_bytes = u32::try_from(FILES_CHANGED_BYTES_MAX).unwrap_or(u32::MAX);
+        let channel = self.files_channel().await?;
+        let mut exchange = channel.send(|id| Request::Diff { id, max_changes, max_path_bytes });
+        let mut changes = Vec::new();
+        loop {
+            match exchange.next().await {
+                Ok(Response::Change { change, .. }) => changes.push(change),
+                Ok(Response::DiffEnd { truncated, .. }) => {
+                    self.forget_tool_written(&changes);
+                    let changes: Vec<_> = changes.iter().map(file_change).collect();
+                    tracker.report(&changes, truncated);
+                    return Ok(());
+                }
+                // More files than can be held: that something is missing from the list is all that can be said.
+                Err(FilesFailure::Refused(FilesErrorCode::CannotMeasure)) => {
+                    tracker.report(&[], true);
+                    return Ok(());
+                }
+                Ok(_) => return Err(self.set_gone(PortError::EscapeSuspected { code: "wrong_answer" })),
+                Err(_) => return Err(lost),
+            }
+        }
+    }
+
+    fn forget_tool_written(&self, changes: &[Change]) {
+        let mut tool_written = self.tool_written();
+        for change in changes {
+            if let ChangedPath::Path(path) = &change.path {
+                tool_written.remove(path);
+            }
+        }
+    }
+
+    /// Why a channel that has ended ended; found out once, by asking the engine.
+    pub(super) async fn stopped_by(&self, channel: &Arc<SpawnChannel>) -> Stop {
+        if let Some(stop) = channel.stop() {
+            return stop;
+        }
+        let mut slot = self.sandbox.lock().await;
+        if let Some(stop) = channel.stop() {
+            return stop;
+        }
+        let stop = match channel.end() {
+            Some(LinkEnd::Violation(code)) => {
+                self.set_gone(PortError::EscapeSuspected { code });
+                Stop::Suspected(code)
+            }
+            _ => Stop::Lost(match self.engine.container(&self.sandbox_name).await {
+                Ok(Some(state)) if state.running => InterruptCause::SupervisorLost,
+                Ok(_) => InterruptCause::SandboxLost,
+                Err(_) => InterruptCause::ChannelLost,
+            }),
+        };
+        channel.set_stop(stop);
+        *slot = None;
+        // Nothing that ran may go on without its supervisor.
+        self.stop_container().await;
+        stop
+    }
+}
+
+fn file_change(change: &Change) -> FileChange {
+    let gone = change.change == GuestChange::Deleted;
+    FileChange {
+        path: match &change.path {
+            ChangedPath::Path(path) => PathText::from_bytes(path),
+            ChangedPath::Digest { sha256, path_bytes } => PathText {
+                path: format!("<{path_bytes} bytes, sha256 {}>", hex::encode(sha256)),
+                path_base64: None,
+            },
+        },
+        change: match change.change {
+            GuestChange::Created => ChangeKind::Created,
+            GuestChange::Modified => ChangeKind::Modified,
+            GuestChange::Deleted => ChangeKind::Deleted,
+        },
+        size_bytes: (!gone).then_some(change.size_bytes),
+        sha256: change.sha256.map(hex::encode),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,219 @@
+//! One command, from its start frame to its structured result.
+//!
+//! A foreground command that must be killed takes the whole container with it: stop, start the same one, and look at the
+//! files meanwhile. A background command that must be killed loses its own tree, and the container only if something
+//! survives.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use events::event::command::{Evidence, InterruptCause, KillReason, Usage};
+use guest::protocol::spawn::{CounterSource, ExitStatus, Exited, Rlimits, StartCommand, ToGuest};
+
+use super::config::ContainerConfig;
+use super::environment::Environment;
+use super::follow::{FollowEnd, Followed, memory_evidence, source};
+use super::profile::file_size_max;
+use super::spawn::Stop;
+use crate::ports::{
+    Cancel, ExecuteError, ExecutionCommand, ExecutionResult, OutputSink, PortError, StdinSource,
+};
+
+/// Every command is the first to go when memory runs out, before anything of ours.
+const COMMAND_OOM_SCORE_ADJ: i32 = 1000;
+/// How long a background command's tree may take to be gone.
+const TREE_KILL_DEADLINE: Duration = Duration::from_secs(5);
+/// What a killed container's channel still held is read at once; this only bounds a channel that does not end.
+const DRAIN_DEADLINE: Duration = Duration::from_secs(2);
+/// How much later than the sandbox's death the engine may tell of a kill by the kernel.
+const OOM_EVENT_DEADLINE: Duration = Duration::from_millis(500);
+
+/// How the command ended, before the files were looked at.
+struct Outcome {
+    exit_code: Option<i32>,
+    killed_by: Option<KillReason>,
+    evidence: Evidence,
+    cancelled: bool,
+}
+
+impl Outcome {
+    fn exited(exit_code: i32) -> Self {
+        Self { exit_code: Some(exit_code), killed_by: None, evidence: Evidence::default(), cancelled: false }
+    }
+
+    fn killed(reason: KillReason, evidence: Evidence) -> Self {
+        Self { exit_code: None, killed_by: Some(reason), evidence, cancelled: false }
+    }
+}
+
+/// Runs an admitted command. The foreground turn is the caller's to hold.
+pub(super) async fn run(
+    environment: &Arc<Environment>,
+    config: &ContainerConfig,
+    command: ExecutionCommand,
+    stdin: StdinSource,
+    sink: Arc<dyn OutputSink>,
+    cancel: Cancel,
+) -> Result<ExecutionResult, ExecuteError> {
+    let channel = environment.spawn_channel().await?;
+    environment.begin_changes(command.command_id).await?;
+    let start = start_command(environment, config, &command, matches!(stdin, StdinSource::Stream(_)));
+    let oom_events = *environment.oom_events.borrow();
+    let mut followed = Followed::start(channel, start, stdin, sink, command.output_bytes_max);
+    let end = followed.follow(environment, &command, cancel, &config.crash_points).await;
+    let outcome = settle(environment, &command, &mut followed, end, oom_events).await;
+    let duration_ms = followed.elapsed_ms();
+    let collected = environment.finish_changes(command.command_id).await;
+    let mut outcome = outcome?;
+    let (files_changed, files_changed_truncated) = collected?;
+
+    let exited = followed.exited;
+    if let Some(pump) = followed.pump.take().filter(|_| outcome.killed_by.is_none()) {
+        let undelivered = pump.undelivered_bytes(exited.map_or(0, |exited| exited.stdin_bytes)).await;
+        outcome.evidence.stdin_undelivered_bytes = (undelivered > 0).then_some(undelivered);
+    }
+    let cgroup = followed.channel.counter_source() != CounterSource::None;
+    let usage =
+        exited.map_or(Usage { cpu_ms: 0, peak_memory_bytes: followed.memory_peak_bytes() }, |exited| Usage {
+            cpu_ms: if cgroup { exited.cgroup_cpu_ms } else { exited.cpu_ms },
+            peak_memory_bytes: exited.max_rss_bytes,
+        });
+    let (stdout, stderr) = followed.capture.finish();
+    let result = ExecutionResult {
+        exit_code: outcome.exit_code,
+        killed_by: outcome.killed_by,
+        evidence: (outcome.evidence != Evidence::default()).then_some(outcome.evidence),
+        stdout,
+        stderr,
+        stragglers: exited.map_or(0, |exited| exited.stragglers),
+        files_changed,
+        files_changed_truncated,
+        usage,
+        duration_ms,
+    };
+    if outcome.cancelled { Err(ExecuteError::Cancelled { partial: Box::new(result) }) } else { Ok(result) }
+}
+
+fn start_command(
+    environment: &Environment,
+    config: &ContainerConfig,
+    command: &ExecutionCommand,
+    stdin: bool,
+) -> StartCommand {
+    let bytes = |text: &String| text.as_bytes().to_vec();
+    StartCommand {
+        argv: command.argv.iter().map(bytes).collect(),
+        cwd: if command.cwd == "." { Vec::new() } else { bytes(&command.cwd) },
+        env: command.env.iter().map(|(name, value)| (bytes(name), bytes(value))).collect(),
+        uid: environment.uid,
+        gid: environment.uid,
+        rlimits: Rlimits {
+            nofile: Some(config.open_files_max),
+            fsize: Some(file_size_max(&environment.spec.limits)),
+            nproc: None,
+        },
+        oom_score_adj: COMMAND_OOM_SCORE_ADJ,
+        stdin,
+        background: command.background,
+    }
+}
+
+/// Enforces what following found, and names the outcome.
+async fn settle(
+    environment: &Arc<Environment>,
+    command: &ExecutionCommand,
+    followed: &mut Followed,
+    end: FollowEnd,
+    oom_events: u64,
+) -> Result<Outcome, PortError> {
+    let stop = Stop::With(command.command_id);
+    match end {
+        FollowEnd::StartFailed { exit_code, message } => {
+            let mut outcome = Outcome::exited(exit_code);
+            outcome.evidence.start_error = Some(message);
+            Ok(outcome)
+        }
+        FollowEnd::Exited(exited) => {
+            if !exited.clean {
+                restart(environment, followed, stop).await;
+            }
+            exit_outcome(environment, followed, exited)
+        }
+        FollowEnd::Kill { reason, evidence, cancelled } => {
+            kill(environment, command, followed).await;
+            Ok(Outcome { cancelled, ..Outcome::killed(reason, *evidence) })
+        }
+        FollowEnd::InputFailed => {
+            kill(environment, command, followed).await;
+            Err(PortError::Lost { cause: InterruptCause::InputLost })
+        }
+        FollowEnd::ChannelEnded => match environment.stopped_by(&followed.channel).await {
+            Stop::With(other) => {
+                let evidence = Evidence { stopped_with: Some(other), ..Evidence::default() };
+                Ok(Outcome::killed(KillReason::Cancelled, evidence))
+            }
+            Stop::Lost(InterruptCause::SandboxLost) if oom_followed(environment, oom_events).await => {
+                let limit = environment.spec.limits.memory_bytes;
+                let kills = environment.oom_events.borrow().saturating_sub(oom_events);
+                Ok(Outcome::killed(
+                    KillReason::Memory,
+                    memory_evidence(limit, limit, kills, source(CounterSource::None)),
+                ))
+            }
+            Stop::Lost(cause) => Err(PortError::Lost { cause }),
+            Stop::Suspected(code) => Err(PortError::EscapeSuspected { code }),
+        },
+    }
+}
+
+fn exit_outcome(
+    environment: &Environment,
+    followed: &Followed,
+    exited: Exited,
+) -> Result<Outcome, PortError> {
+    if exited.oom_kills > 0 {
+        let evidence = memory_evidence(
+            environment.spec.limits.memory_bytes,
+            exited.memory_peak_bytes,
+            exited.oom_kills,
+            source(followed.channel.counter_source()),
+        );
+        return Ok(Outcome::killed(KillReason::Memory, evidence));
+    }
+    match exited.status {
+        ExitStatus::Code(code) => Ok(Outcome::exited(code)),
+        ExitStatus::Signal(signal) => Ok(Outcome::exited(128 + signal)),
+        ExitStatus::Lost => Err(PortError::Lost { cause: InterruptCause::SupervisorLost }),
+    }
+}
+
+/// Ends a command that does not end by itself, with its partial output complete.
+async fn kill(environment: &Arc<Environment>, command: &ExecutionCommand, followed: &mut Followed) {
+    if command.background {
+        followed.channel.control(ToGuest::Kill { stream: followed.stream_id() });
+        let ended = followed.drain(TREE_KILL_DEADLINE, true).await;
+        if ended && followed.exited.is_some_and(|exited| exited.clean) {
+            return;
+        }
+    }
+    restart(environment, followed, Stop::With(command.command_id)).await;
+}
+
+/// Stops the container, takes what the command had still produced, and starts the container beside whatever follows.
+async fn restart(environment: &Arc<Environment>, followed: &mut Followed, stop: Stop) {
+    if environment.stop(&followed.channel, stop).await {
+        let reopened = Arc::clone(environment);
+        crate::supervise::detached("sandbox restart", async move {
+            // The next command finds the sandbox open, opens it itself, or reports why it cannot.
+            let _ = reopened.spawn_channel().await;
+        });
+    }
+    followed.drain(DRAIN_DEADLINE, false).await;
+}
+
+/// The engine told of a kill by the kernel since the command began, or tells of it soon.
+async fn oom_followed(environment: &Environment, before: u64) -> bool {
+    let mut events = environment.oom_events.subscribe();
+    let told = events.wait_for(|count| *count > before);
+    tokio::time::timeout(OOM_EVENT_DEADLINE, told).await.is_ok_and(|told| told.is_ok())
+}

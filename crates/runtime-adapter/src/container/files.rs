@@ -1,0 +1,198 @@
+//! The files channel as its owner sees it: requests by id, each with its answers, under the credit that was granted.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use guest::protocol::files::{FilesErrorCode, Request, Response};
+use guest::protocol::{CREDIT_WINDOW_BYTES, Hello};
+use tokio::sync::{mpsc, watch};
+
+use super::cli::{Cli, words};
+use super::cli_error::CliError;
+use super::link::{Inbox, Link, LinkEnd};
+
+/// How long the other side may take to say hello.
+const HELLO_DEADLINE: Duration = Duration::from_secs(20);
+
+/// Why a request has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FilesFailure {
+    /// The guest's own answer.
+    Refused(FilesErrorCode),
+    /// The channel ended first.
+    ChannelEnded,
+}
+
+/// One opened files channel.
+#[derive(Debug)]
+pub(super) struct FilesChannel {
+    link: Link<Request>,
+    inbox: Arc<FilesInbox>,
+}
+
+/// One request in flight; dropping it early cancels it.
+pub(super) struct Exchange {
+    pub(super) id: u32,
+    channel: Arc<FilesChannel>,
+    answers: mpsc::UnboundedReceiver<Response>,
+    finished: bool,
+}
+
+impl FilesChannel {
+    /// Starts `guest files` in a running files container and exchanges hellos.
+    ///
+    /// # Errors
+    /// `Timeout`; `Other` when the channel ended or speaks another version.
+    pub(super) async fn open(cli: &Cli, container: &str) -> Result<Arc<Self>, CliError> {
+        let piped = cli.open(words(["exec", "--interactive", container, "/guest", "files"]))?;
+        let inbox = Arc::new(FilesInbox::default());
+        let link = Link::start(piped, Arc::clone(&inbox));
+        link.control(Request::Hello(Hello::host()));
+        let channel = Arc::new(Self { link, inbox });
+        let mut changes = channel.inbox.changes.subscribe();
+        let wait = async {
+            loop {
+                changes.borrow_and_update();
+                if let Some(hello) = channel.inbox.table().hello.clone() {
+                    return if hello.is_compatible() { Ok(()) } else { Err(CliError::Other) };
+                }
+                if channel.end().is_some() || changes.changed().await.is_err() {
+                    return Err(CliError::Other);
+                }
+            }
+        };
+        tokio::time::timeout(HELLO_DEADLINE, wait).await.unwrap_or(Err(CliError::Timeout))?;
+        Ok(channel)
+    }
+
+    /// Sends a request made from its new id.
+    pub(super) fn send(self: &Arc<Self>, request: impl FnOnce(u32) -> Request) -> Exchange {
+        let (sender, answers) = mpsc::unbounded_channel();
+        let mut table = self.inbox.table();
+        table.last_id += 1;
+        let id = table.last_id;
+        if table.end.is_none() {
+            table.slots.insert(id, Slot { mailbox: sender, credit: CREDIT_WINDOW_BYTES });
+            // Under the lock, so that requests start in the order of their ids.
+            self.link.control(request(id));
+        }
+        Exchange { id, channel: Arc::clone(self), answers, finished: false }
+    }
+
+    /// Why the channel is over, if it is.
+    pub(super) fn end(&self) -> Option<LinkEnd> {
+        self.inbox.table().end
+    }
+
+    /// Ends the channel from this side: every request in flight fails.
+    pub(super) fn close(&self) {
+        self.inbox.ended(LinkEnd::Closed);
+    }
+}
+
+impl Exchange {
+    /// The next frame of the answer.
+    ///
+    /// # Errors
+    /// [`FilesFailure`]; an error frame of the guest is `Refused`.
+    pub(super) async fn next(&mut self) -> Result<Response, FilesFailure> {
+        let answer = self.answers.recv().await.ok_or_else(|| {
+            self.finished = true;
+            FilesFailure::ChannelEnded
+        })?;
+        self.finished |= answer.is_final();
+        match answer {
+            Response::Error { code, .. } => Err(FilesFailure::Refused(code)),
+            other => Ok(other),
+        }
+    }
+
+    /// Grants consumed bytes of the answer again.
+    pub(super) fn grant(&self, bytes: u32) {
+        if let Some(slot) = self.channel.inbox.table().slots.get_mut(&self.id) {
+            slot.credit += bytes;
+        }
+        self.channel.link.control(Request::Credit { id: self.id, bytes });
+    }
+
+    /// Sends a data frame of the request.
+    pub(super) fn data(&self, frame: Request) {
+        self.channel.link.data(frame);
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.channel.link.control(Request::Cancel { id: self.id });
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    hello: Option<Hello>,
+    last_id: u32,
+    slots: HashMap<u32, Slot>,
+    end: Option<LinkEnd>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    mailbox: mpsc::UnboundedSender<Response>,
+    credit: u32,
+}
+
+#[derive(Debug, Default)]
+struct FilesInbox {
+    table: Mutex<Table>,
+    changes: watch::Sender<()>,
+}
+
+impl FilesInbox {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inbox<Response> for FilesInbox {
+    fn frame(&self, frame: Response) -> Result<(), &'static str> {
+        let mut table = self.table();
+        let id = match &frame {
+            Response::Hello(hello) => {
+                if table.hello.replace(hello.clone()).is_some() {
+                    return Err("second_hello");
+                }
+                drop(table);
+                self.changes.send_replace(());
+                return Ok(());
+            }
+            _ if table.hello.is_none() => return Err("no_hello"),
+            Response::Pong { .. } => return Ok(()),
+            other => guest::protocol::Frame::stream(other),
+        };
+        let slot = table.slots.get_mut(&id).ok_or("unknown_request")?;
+        let charged = match &frame {
+            Response::ReadData { bytes, .. } => u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+            Response::Entry { entry, .. } => entry.credit_bytes(),
+            _ => 0,
+        };
+        slot.credit = slot.credit.checked_sub(charged).ok_or("credit_overrun")?;
+        let last = frame.is_final();
+        // The answers of a cancelled request go nowhere.
+        let _ = slot.mailbox.send(frame);
+        if last {
+            table.slots.remove(&id);
+        }
+        Ok(())
+    }
+
+    fn ended(&self, end: LinkEnd) {
+        let mut table = self.table();
+        table.end.get_or_insert(end);
+        table.slots.clear();
+        drop(table);
+        self.changes.send_replace(());
+    }
+}

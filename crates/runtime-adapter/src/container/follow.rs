@@ -1,0 +1,313 @@
+//! Follows one command on the spawn channel from its start frame to its end or to the reason for killing it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use events::event::command::{Evidence, KillReason};
+use guest::protocol::CREDIT_WINDOW_BYTES;
+use guest::protocol::spawn::{COUNTER_INTERVAL_MS, CounterSource, Counters, Exited, Output, StartCommand};
+
+use super::environment::Environment;
+use super::spawn::{CommandStream, SpawnChannel, SpawnEvent};
+use super::stdin::StdinPump;
+use crate::capture::OutputCapture;
+use crate::crash::CrashPoints;
+use crate::ports::{Cancel, ExecutionCommand, OutputSink, OutputStream, StdinSource};
+
+/// Consumed output is granted again in pieces of at least this.
+const GRANT_BYTES: u32 = CREDIT_WINDOW_BYTES / 4;
+/// How long the outputs may take to close after everything has exited.
+const DRAIN_DEADLINE: Duration = Duration::from_secs(5);
+/// Two rises of a counter that are no further apart than this were seen in consecutive samples.
+const CONSECUTIVE: Duration = Duration::from_millis(COUNTER_INTERVAL_MS * 8 / 5);
+
+/// How following ended.
+pub(super) enum FollowEnd {
+    /// It ended and its output is complete.
+    Exited(Exited),
+    /// It was never started.
+    StartFailed { exit_code: i32, message: String },
+    /// It must be killed. `cancelled`: because the caller asked.
+    Kill { reason: KillReason, evidence: Box<Evidence>, cancelled: bool },
+    /// The channel ended before it did.
+    ChannelEnded,
+    /// Its standard input broke off.
+    InputFailed,
+}
+
+/// A command in flight.
+pub(super) struct Followed {
+    pub(super) channel: Arc<SpawnChannel>,
+    pub(super) capture: OutputCapture,
+    pub(super) exited: Option<Exited>,
+    pub(super) pump: Option<StdinPump>,
+    pub(super) started_at: Instant,
+    pub(super) base: Counters,
+    stream: CommandStream,
+    sink: Arc<dyn OutputSink>,
+    outputs_open: u8,
+    stdout_consumed: u32,
+    stderr_consumed: u32,
+    refusals: Option<(Instant, u64)>,
+    memory_peak_bytes: u64,
+}
+
+impl Followed {
+    /// Sends the start frame.
+    pub(super) fn start(
+        channel: Arc<SpawnChannel>,
+        start: StartCommand,
+        stdin: StdinSource,
+        sink: Arc<dyn OutputSink>,
+        output_bytes_max: u64,
+    ) -> Self {
+        let base = channel.counters();
+        let stream = channel.start(start);
+        let pump = match stdin {
+            StdinSource::Empty => None,
+            StdinSource::Stream(source) => {
+                Some(StdinPump::start(Arc::clone(&channel), stream.stream, source))
+            }
+        };
+        Self {
+            channel,
+            capture: OutputCapture::new(output_bytes_max),
+            exited: None,
+            pump,
+            started_at: Instant::now(),
+            base,
+            stream,
+            sink,
+            outputs_open: 2,
+            stdout_consumed: 0,
+            stderr_consumed: 0,
+            refusals: None,
+            memory_peak_bytes: 0,
+        }
+    }
+
+    /// Its id on the channel.
+    pub(super) fn stream_id(&self) -> u32 {
+        self.stream.stream
+    }
+
+    /// Milliseconds since the start frame.
+    pub(super) fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// The sandbox's highest memory use, as far as it was reported while the command ran.
+    pub(super) fn memory_peak_bytes(&self) -> u64 {
+        self.exited.map_or(self.memory_peak_bytes, |exited| exited.memory_peak_bytes)
+    }
+
+    /// Until it ends or must be killed.
+    pub(super) async fn follow(
+        &mut self,
+        environment: &Environment,
+        command: &ExecutionCommand,
+        mut cancel: Cancel,
+        crash_points: &CrashPoints,
+    ) -> FollowEnd {
+        let limit = Duration::from_millis(command.timeout_ms);
+        let mut deadline = self.started_at + limit;
+        loop {
+            // Events go first: what ended in time is not killed for it.
+            let event = tokio::select! {
+                biased;
+                event = self.stream.events.recv() => event,
+                request = cancel.requested(), if self.exited.is_none() => {
+                    let (reason, evidence) = (request.reason, Box::new(request.evidence));
+                    return FollowEnd::Kill { reason, evidence, cancelled: true };
+                }
+                () = input_failed(&mut self.pump), if self.exited.is_none() => {
+                    return FollowEnd::InputFailed;
+                }
+                () = tokio::time::sleep_until(deadline.into()) => {
+                    return match self.exited {
+                        Some(exited) => FollowEnd::Exited(Exited { clean: false, ..exited }),
+                        None => self.timeout(command),
+                    };
+                }
+            };
+            let Some(event) = event else { return FollowEnd::ChannelEnded };
+            match event {
+                SpawnEvent::Started => crash_points.reach("after_start_frame"),
+                SpawnEvent::StartFailed { exit_code, message } => {
+                    return FollowEnd::StartFailed { exit_code, message };
+                }
+                SpawnEvent::Exited(exited) => {
+                    self.exited = Some(exited);
+                    deadline = Instant::now() + DRAIN_DEADLINE;
+                }
+                SpawnEvent::Counters(counters) => {
+                    let counts = !command.background || environment.foreground.try_lock().is_ok();
+                    if let Some(end) = self.counted(environment, counters).filter(|_| counts) {
+                        return end;
+                    }
+                }
+                other => self.take(other, true),
+            }
+            if let Some(exited) = self.exited.filter(|_| self.outputs_open == 0) {
+                return FollowEnd::Exited(exited);
+            }
+            if self.exited.is_some() {
+                continue;
+            }
+            if self.capture.is_over() {
+                return self.over_limit(command);
+            }
+            // A command that produces without pause leaves the other branches no turn.
+            if Instant::now() >= deadline && self.stream.events.is_empty() {
+                return self.timeout(command);
+            }
+            if self.started_at.elapsed() > limit + CONSECUTIVE {
+                return self.timeout(command);
+            }
+            if let Some(request) = cancel.get() {
+                let (reason, evidence) = (request.reason, Box::new(request.evidence));
+                return FollowEnd::Kill { reason, evidence, cancelled: true };
+            }
+        }
+    }
+
+    /// Takes what still arrives, until the end of the channel or `deadline`; true when the command ended by itself.
+    pub(super) async fn drain(&mut self, deadline: Duration, grants: bool) -> bool {
+        let drained = async {
+            while let Some(event) = self.stream.events.recv().await {
+                match event {
+                    SpawnEvent::Exited(exited) => self.exited = Some(exited),
+                    other => self.take(other, grants),
+                }
+                if self.exited.is_some() && self.outputs_open == 0 {
+                    return true;
+                }
+            }
+            false
+        };
+        tokio::time::timeout(deadline, drained).await.unwrap_or(false)
+    }
+
+    fn take(&mut self, event: SpawnEvent, grants: bool) {
+        match event {
+            SpawnEvent::Data { output, bytes } => {
+                let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                let stream = match output {
+                    Output::Stdout => OutputStream::Stdout,
+                    Output::Stderr => OutputStream::Stderr,
+                };
+                let shown = self.capture.push(stream, Bytes::from(bytes));
+                if !shown.is_empty() {
+                    self.sink.write(stream, shown);
+                }
+                let consumed = match output {
+                    Output::Stdout => &mut self.stdout_consumed,
+                    Output::Stderr => &mut self.stderr_consumed,
+                };
+                *consumed += size;
+                if grants && *consumed >= GRANT_BYTES {
+                    self.channel.grant(self.stream.stream, output, std::mem::take(consumed));
+                }
+            }
+            SpawnEvent::OutputClosed => self.outputs_open = self.outputs_open.saturating_sub(1),
+            SpawnEvent::StdinCredit(bytes) => {
+                if let Some(pump) = &self.pump {
+                    pump.grant(bytes);
+                }
+            }
+            SpawnEvent::StdinBroken => {
+                if let Some(pump) = &self.pump {
+                    pump.broken();
+                }
+            }
+            SpawnEvent::Started
+            | SpawnEvent::StartFailed { .. }
+            | SpawnEvent::Exited(_)
+            | SpawnEvent::Counters(_) => {}
+        }
+    }
+
+    fn timeout(&self, command: &ExecutionCommand) -> FollowEnd {
+        let evidence = if command.timeout_reason == KillReason::Expired {
+            Evidence { expires_at: Some(command.lease_expires_at), ..Evidence::default() }
+        } else {
+            Evidence {
+                limit_ms: Some(command.timeout_ms),
+                elapsed_ms: Some(self.elapsed_ms()),
+                ..Evidence::default()
+            }
+        };
+        FollowEnd::Kill { reason: command.timeout_reason, evidence: Box::new(evidence), cancelled: false }
+    }
+
+    fn over_limit(&self, command: &ExecutionCommand) -> FollowEnd {
+        let evidence = Evidence {
+            limit_bytes: Some(command.output_bytes_max),
+            produced_bytes: Some(self.capture.produced_bytes()),
+            ..Evidence::default()
+        };
+        FollowEnd::Kill { reason: KillReason::OutputLimit, evidence: Box::new(evidence), cancelled: false }
+    }
+
+    /// A sample in which a counter rose: a kill by the kernel counts at once, refused forks when they go on.
+    fn counted(&mut self, environment: &Environment, counters: Counters) -> Option<FollowEnd> {
+        let limits = &environment.spec.limits;
+        self.memory_peak_bytes = counters.memory_peak_bytes;
+        let oom_kills = counters.oom_kills.saturating_sub(self.base.oom_kills);
+        if oom_kills > 0 {
+            let evidence = memory_evidence(
+                limits.memory_bytes,
+                counters.memory_peak_bytes,
+                oom_kills,
+                source(self.channel.counter_source()),
+            );
+            let (reason, evidence) = (KillReason::Memory, Box::new(evidence));
+            return Some(FollowEnd::Kill { reason, evidence, cancelled: false });
+        }
+        let refused = counters.refused_forks.saturating_sub(self.base.refused_forks);
+        let before = self.refusals.map_or(0, |(_, count)| count);
+        if refused <= before {
+            return None;
+        }
+        let earlier = self.refusals.replace((Instant::now(), refused));
+        if earlier.is_none_or(|(at, _)| at.elapsed() > CONSECUTIVE) {
+            return None;
+        }
+        let evidence = Evidence {
+            limit: Some(limits.pids_max),
+            peak: Some(limits.pids_max),
+            refused_forks: Some(refused),
+            source: Some(source(self.channel.counter_source()).to_owned()),
+            ..Evidence::default()
+        };
+        Some(FollowEnd::Kill { reason: KillReason::Pids, evidence: Box::new(evidence), cancelled: false })
+    }
+}
+
+/// What proves a MEMORY kill.
+pub(super) fn memory_evidence(limit_bytes: u64, peak_bytes: u64, oom_kills: u64, source: &str) -> Evidence {
+    Evidence {
+        limit_bytes: Some(limit_bytes),
+        peak_bytes: Some(peak_bytes),
+        oom_kills: Some(oom_kills),
+        source: Some(source.to_owned()),
+        ..Evidence::default()
+    }
+}
+
+/// The observation's name in the evidence.
+pub(super) const fn source(counters: CounterSource) -> &'static str {
+    match counters {
+        CounterSource::V1 => "cgroup_v1",
+        CounterSource::V2 => "cgroup_v2",
+        CounterSource::None => "engine_event",
+    }
+}
+
+async fn input_failed(pump: &mut Option<StdinPump>) {
+    match pump {
+        Some(pump) => pump.failed().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,174 @@
+//! Making, taking over and removing environments.
+//!
+//! Order of making: volume, then both containers beside each other, then both channels, then the nonce as the sandbox sees
+//! it. A failure at any step removes what was made; what cannot be removed is found by its labels later.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use events::event::command::InterruptCause;
+use events::ids::EnvironmentId;
+
+use super::cli_error::CliError;
+use super::environment::Environment;
+use super::labels::{self, Role};
+use super::{Inner, profile};
+use crate::naming;
+use crate::ports::{EnvironmentHandle, EnvironmentSpec, PortError};
+
+/// How long making an environment may take in all.
+const PROVISION_BUDGET: Duration = Duration::from_secs(30);
+
+impl Inner {
+    fn handle(&self, spec: &EnvironmentSpec, created: Option<events::time::Timestamp>) -> EnvironmentHandle {
+        EnvironmentHandle {
+            environment_id: spec.environment_id,
+            tenant: spec.tenant,
+            run_id: spec.run_id,
+            epoch: spec.epoch,
+            created_at: created.unwrap_or_else(|| (self.clock)()),
+            expires_at: spec.expires_at,
+        }
+    }
+
+    fn environment(&self, spec: EnvironmentSpec, handle: EnvironmentHandle) -> Arc<Environment> {
+        let id = spec.environment_id;
+        let (uid, nonce) = (self.config.uid(id), self.config.nonce(id));
+        Arc::new(Environment::new(Arc::clone(&self.engine), spec, handle, uid, nonce))
+    }
+
+    /// No two environments of this process share a user id: limits per user would be shared with it.
+    fn check_uid(&self, environment_id: EnvironmentId) -> Result<(), PortError> {
+        let uid = self.config.uid(environment_id);
+        let taken = self.environments().values().any(|other| other.uid == uid);
+        if taken {
+            Err(PortError::Unavailable { code: "uid_in_use", effect_possible: false })
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(super) async fn provision(&self, spec: EnvironmentSpec) -> Result<EnvironmentHandle, PortError> {
+        let id = spec.environment_id;
+        let _turn = self.lifecycle_turn(id).await;
+        if self.environments().contains_key(&id) {
+            return Err(PortError::Rejected { code: "environment_exists" });
+        }
+        self.check_uid(id)?;
+        self.engine.check_image(&spec.image_digest).await.map_err(CliError::to_port)?;
+        let handle = self.handle(&spec, None);
+        let environment = self.environment(spec, handle.clone());
+        let made = tokio::time::timeout(PROVISION_BUDGET, self.make(&environment))
+            .await
+            .unwrap_or(Err(PortError::Unavailable { code: "provision_timeout", effect_possible: true }));
+        match made {
+            Ok(()) => {
+                self.environments().insert(id, environment);
+                Ok(handle)
+            }
+            // Somebody else's environment of that name stays.
+            Err(error @ PortError::Rejected { code: "environment_exists" }) => Err(error),
+            Err(error) => {
+                if let Err(left) = self.remove_all(id).await {
+                    tracing::warn!(error = %left, environment = %id, "a failed provision left something behind");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn make(&self, environment: &Arc<Environment>) -> Result<(), PortError> {
+        let (spec, crash_points) = (&environment.spec, &self.config.crash_points);
+        let labels = |role| {
+            let (created, deadline) = (environment.handle.created_at, spec.expires_at);
+            labels::arguments(&self.config, spec.environment_id, role, created, deadline)
+        };
+        let volume = &environment.volume_name;
+        let mut arguments = vec!["volume".to_owned(), "create".to_owned()];
+        arguments.extend(labels(Role::Workspace));
+        arguments.push(volume.clone());
+        self.engine.cli.run(arguments).await.map_err(CliError::to_port)?;
+        crash_points.reach("after_volume");
+
+        let files = async {
+            let name = &environment.files_name;
+            let labels = labels(Role::Files);
+            let image = &self.files_image;
+            let arguments = profile::files(&self.config, &self.seccomp, image, name, volume, labels);
+            self.engine.cli.run(arguments).await.map_err(CliError::to_port)?;
+            crash_points.reach("after_files");
+            environment.open_files(true).await
+        };
+        let sandbox = async {
+            let name = &environment.sandbox_name;
+            let labels = labels(Role::Sandbox);
+            let (limits, image) = (&spec.limits, &spec.image_digest);
+            let arguments =
+                profile::sandbox(&self.config, &self.seccomp, limits, image, name, volume, labels);
+            self.engine.cli.run(arguments).await.map_err(CliError::to_port)?;
+            crash_points.reach("after_sandbox");
+            environment.open_sandbox().await
+        };
+        let (files, sandbox) = tokio::try_join!(files, sandbox)?;
+        environment.check_sandbox_nonce(&sandbox).await?;
+        crash_points.reach("after_spawn");
+        *environment.files.lock().await = Some(files);
+        *environment.sandbox.lock().await = Some(sandbox);
+        Ok(())
+    }
+
+    pub(super) async fn adopt(&self, spec: EnvironmentSpec) -> Result<EnvironmentHandle, PortError> {
+        let id = spec.environment_id;
+        let _turn = self.lifecycle_turn(id).await;
+        let known = self.environments().remove(&id);
+        if let Some(known) = known {
+            known.abandon().await;
+        }
+        self.check_uid(id)?;
+        let lost = |cause| PortError::Lost { cause };
+        let sandbox_name = naming::sandbox_container(id);
+        let state = self.engine.container(&sandbox_name).await.map_err(CliError::to_port)?;
+        let state = state
+            .filter(|state| state.log_id == Some(self.config.log_id))
+            .ok_or(lost(InterruptCause::SandboxLost))?;
+        let environment = self.environment(spec.clone(), self.handle(&spec, state.created));
+        // Whatever runs in it belongs to a process that is gone: it is stopped before anything else.
+        self.engine.kill(&sandbox_name).await.map_err(CliError::to_port)?;
+        environment.files_channel().await?;
+        environment.spawn_channel().await?;
+        let handle = environment.handle.clone();
+        self.environments().insert(id, environment);
+        Ok(handle)
+    }
+
+    pub(super) async fn destroy(&self, environment_id: EnvironmentId) -> Result<(), PortError> {
+        let _turn = self.lifecycle_turn(environment_id).await;
+        let known = self.environments().get(&environment_id).map(Arc::clone);
+        if let Some(environment) = &known {
+            environment.abandon().await;
+        }
+        self.remove_all(environment_id).await?;
+        self.environments().remove(&environment_id);
+        Ok(())
+    }
+
+    /// Removes everything of an environment, by name and then by label, and makes sure that it is gone.
+    async fn remove_all(&self, environment_id: EnvironmentId) -> Result<(), PortError> {
+        let (sandbox, files) =
+            (naming::sandbox_container(environment_id), naming::files_container(environment_id));
+        let (sandbox, files) =
+            tokio::join!(self.engine.remove_container(&sandbox), self.engine.remove_container(&files));
+        // Both are attempted whatever becomes of the other.
+        sandbox.and(files).map_err(CliError::to_port)?;
+        let volume = naming::workspace_volume(environment_id);
+        self.engine.remove_volume(&volume).await.map_err(CliError::to_port)?;
+        for object in self.observed(Some(environment_id)).await? {
+            self.remove_object(&object).await?;
+        }
+        if self.observed(Some(environment_id)).await?.is_empty() {
+            Ok(())
+        } else {
+            Err(PortError::Unavailable { code: "teardown_incomplete", effect_possible: true })
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! One framed channel over the pipes of a client process: a reader that hands frames on as they come, a writer in which
+//! control never waits behind data, and the heartbeat.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use guest::protocol::{Decoder, Frame, HEARTBEAT_INTERVAL_MS, MISSED_HEARTBEATS, ProtocolError, encode};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
+
+use super::cli::Piped;
+use crate::supervise::{Task, task};
+
+/// Size of one read and of one batch of data frames.
+const BATCH_BYTES: usize = 64 * 1024;
+
+/// Why a channel is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LinkEnd {
+    /// The other side closed it, or the client process ended.
+    Closed,
+    /// The other side stopped answering.
+    Silent,
+    /// The other side broke the protocol: a suspected escape, with a stable code.
+    Violation(&'static str),
+}
+
+/// Receives what a channel brings. Called by the reader, so it must not block.
+pub(super) trait Inbox<In>: Send + Sync + 'static {
+    /// One frame; an error is a violation that ends the channel.
+    fn frame(&self, frame: In) -> Result<(), &'static str>;
+    /// The channel is over; called at least once, the first reason counts.
+    fn ended(&self, end: LinkEnd);
+}
+
+/// Frames that the heartbeat needs.
+pub(super) trait Heartbeat: Frame {
+    /// A ping with a token.
+    fn ping(token: u64) -> Self;
+}
+
+impl Heartbeat for guest::protocol::spawn::ToGuest {
+    fn ping(token: u64) -> Self {
+        Self::Ping { token }
+    }
+}
+
+impl Heartbeat for guest::protocol::files::Request {
+    fn ping(token: u64) -> Self {
+        Self::Ping { token }
+    }
+}
+
+/// The sending half, and what keeps the channel open: dropping it kills the client process, which closes the other side.
+#[derive(Debug)]
+pub(super) struct Link<Out> {
+    control: mpsc::UnboundedSender<Out>,
+    data: mpsc::UnboundedSender<Out>,
+    _tasks: [Task; 3],
+    _child: tokio::process::Child,
+}
+
+impl<Out: Heartbeat + Send + 'static> Link<Out> {
+    /// Starts the channel's tasks over the pipes of a running client process.
+    pub(super) fn start<In>(piped: Piped, inbox: Arc<impl Inbox<In>>) -> Self
+    where
+        In: Frame + Send + 'static,
+    {
+        let Piped { child, stdin, stdout, stderr } = piped;
+        let (control, control_queue) = mpsc::unbounded_channel();
+        let (data, data_queue) = mpsc::unbounded_channel();
+        let pulse = Arc::new(Pulse::default());
+        let reader = read_frames(stdout, Arc::clone(&inbox), Arc::clone(&pulse));
+        let writer = write_frames(stdin, control_queue, data_queue, inbox, pulse);
+        let tasks = [
+            task("channel reader", reader),
+            task("channel writer", writer),
+            task("channel stderr", async move {
+                super::cli::spoken(stderr).await;
+            }),
+        ];
+        Self { control, data, _tasks: tasks, _child: child }
+    }
+
+    /// Sends a frame that waits behind no data.
+    pub(super) fn control(&self, frame: Out) {
+        // A closed queue means that the channel is over, which the inbox has been told.
+        let _ = self.control.send(frame);
+    }
+
+    /// Sends a frame in the order of the data.
+    pub(super) fn data(&self, frame: Out) {
+        let _ = self.data.send(frame);
+    }
+}
+
+/// When the other side was last heard of, in milliseconds of this channel's life.
+#[derive(Debug)]
+struct Pulse {
+    since: Instant,
+    heard_ms: AtomicU64,
+}
+
+impl Default for Pulse {
+    fn default() -> Self {
+        Self { since: Instant::now(), heard_ms: AtomicU64::new(0) }
+    }
+}
+
+impl Pulse {
+    fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn beat(&self) {
+        self.heard_ms.store(self.elapsed_ms(), Ordering::Relaxed);
+    }
+
+    fn silent_ms(&self) -> u64 {
+        self.elapsed_ms().saturating_sub(self.heard_ms.load(Ordering::Relaxed))
+    }
+}
+
+async fn read_frames<In: Frame>(mut stdout: ChildStdout, inbox: Arc<impl Inbox<In>>, pulse: Arc<Pulse>) {
+    let mut decoder = Decoder::<In>::new();
+    let mut buffer = vec![0; BATCH_BYTES];
+    loop {
+        let count = match stdout.read(&mut buffer).await {
+            Ok(count) if count > 0 => count,
+            _ => return inbox.ended(LinkEnd::Closed),
+        };
+        pulse.beat();
+        decoder.feed(&buffer[..count]);
+        loop {
+            let violation = match decoder.next_frame() {
+                Ok(Some(frame)) => match inbox.frame(frame) {
+                    Ok(()) => continue,
+                    Err(code) => code,
+                },
+                Ok(None) => break,
+                Err(error) => violation_code(error),
+            };
+            return inbox.ended(LinkEnd::Violation(violation));
+        }
+    }
+}
+
+async fn write_frames<Out: Heartbeat, In>(
+    mut stdin: ChildStdin,
+    mut control: mpsc::UnboundedReceiver<Out>,
+    mut data: mpsc::UnboundedReceiver<Out>,
+    inbox: Arc<impl Inbox<In>>,
+    pulse: Arc<Pulse>,
+) {
+    let mut ticks = tokio::time::interval(Duration::from_millis(HEARTBEAT_INTERVAL_MS));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks.tick().await;
+    let mut token = 0;
+    let mut batch = Vec::new();
+    loop {
+        let first = tokio::select! {
+            biased;
+            frame = control.recv() => frame,
+            frame = data.recv() => frame,
+            _ = ticks.tick() => {
+                if pulse.silent_ms() > HEARTBEAT_INTERVAL_MS * MISSED_HEARTBEATS {
+                    return inbox.ended(LinkEnd::Silent);
+                }
+                token += 1;
+                Some(Out::ping(token))
+            }
+        };
+        let Some(first) = first else { return };
+        batch.clear();
+        encode(&first, &mut batch);
+        while let Ok(frame) = control.try_recv() {
+            encode(&frame, &mut batch);
+        }
+        while batch.len() < BATCH_BYTES {
+            let Ok(frame) = data.try_recv() else { break };
+            encode(&frame, &mut batch);
+        }
+        // A failed write means a closed pipe; the reader sees the end of the other direction and reports it.
+        if stdin.write_all(&batch).await.is_err() {
+            return;
+        }
+    }
+}
+
+const fn violation_code(error: ProtocolError) -> &'static str {
+    match error {
+        ProtocolError::UnknownKind { .. } => "unknown_frame",
+        ProtocolError::Oversize { .. } => "oversize_frame",
+        ProtocolError::Malformed { .. } => "malformed_frame",
+        ProtocolError::Truncated => "truncated_frame",
+    }
+}

@@ -1,0 +1,131 @@
+//! The two containers of an environment, option by option. Nothing here comes from a user but numbers.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use events::spec::{ImageDigest, Limits};
+use tempfile::NamedTempFile;
+
+use super::config::ContainerConfig;
+
+const SANDBOX_SECCOMP: &str = include_str!("../../../../images/seccomp/sandbox.json");
+const FILES_SECCOMP: &str = include_str!("../../../../images/seccomp/files.json");
+
+/// What of a file's size limit the command may go beyond the workspace's own limit, so that the quota, not a signal, is
+/// what stops it.
+const FSIZE_SLACK_BYTES: u64 = 64 * 1024;
+/// Processes of a files container: init, the guest and its helpers.
+const FILES_PIDS_MAX: u64 = 64;
+
+/// The seccomp files, written out for the client.
+#[derive(Debug)]
+pub(super) struct SeccompFiles {
+    sandbox: NamedTempFile,
+    files: NamedTempFile,
+}
+
+impl SeccompFiles {
+    pub(super) fn write() -> std::io::Result<Self> {
+        let written = |text: &str| -> std::io::Result<NamedTempFile> {
+            let mut file =
+                tempfile::Builder::new().prefix("leasehold-seccomp-").suffix(".json").tempfile()?;
+            file.write_all(text.as_bytes())?;
+            file.flush()?;
+            Ok(file)
+        };
+        Ok(Self { sandbox: written(SANDBOX_SECCOMP)?, files: written(FILES_SECCOMP)? })
+    }
+}
+
+/// The largest file a command may write.
+pub(super) const fn file_size_max(limits: &Limits) -> u64 {
+    limits.workspace_bytes.saturating_add(FSIZE_SLACK_BYTES)
+}
+
+/// What both containers have in common: no right that is not named, nothing writable that is not mounted, no network, no log
+/// driver, nothing restarted behind our back.
+fn common(name: &str, seccomp: &Path, volume: &str, pids_max: u64, memory_bytes: u64) -> Vec<String> {
+    let mut arguments: Vec<String> =
+        ["run", "--detach", "--pull", "never", "--user", "0:0"].map(Into::into).into();
+    let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
+    add("--name", name.to_owned());
+    add("--cap-drop", "ALL".to_owned());
+    add("--security-opt", "no-new-privileges".to_owned());
+    add("--security-opt", format!("seccomp={}", seccomp.display()));
+    add("--log-driver", "none".to_owned());
+    add("--network", "none".to_owned());
+    add("--ipc", "private".to_owned());
+    add("--restart", "no".to_owned());
+    add("--stop-timeout", "1".to_owned());
+    add("--pids-limit", pids_max.to_string());
+    add("--memory", memory_bytes.to_string());
+    add("--memory-swap", memory_bytes.to_string());
+    add("--ulimit", "core=0:0".to_owned());
+    add("--ulimit", "msgqueue=0:0".to_owned());
+    add("--mount", format!("type=volume,source={volume},target=/workspace,volume-nocopy"));
+    add("--workdir", "/".to_owned());
+    arguments.push("--read-only".to_owned());
+    arguments
+}
+
+/// The sandbox: four capabilities for the guest's init and spawn, which every command loses before it starts.
+pub(super) fn sandbox(
+    config: &ContainerConfig,
+    seccomp: &SeccompFiles,
+    limits: &Limits,
+    image: &ImageDigest,
+    name: &str,
+    volume: &str,
+    labels: Vec<String>,
+) -> Vec<String> {
+    let mut arguments = common(name, seccomp.sandbox.path(), volume, limits.pids_max, limits.memory_bytes);
+    let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
+    for capability in ["SETUID", "SETGID", "SETPCAP", "KILL"] {
+        add("--cap-add", capability.to_owned());
+    }
+    add("--hostname", "sandbox".to_owned());
+    // Without a network nothing answers names: resolvers fail at once, and the host's own is not shown.
+    add("--dns", "127.0.0.1".to_owned());
+    add("--dns-search", ".".to_owned());
+    add("--dns-option", "timeout:1".to_owned());
+    add("--dns-option", "attempts:1".to_owned());
+    add("--shm-size", config.shm_bytes.to_string());
+    add("--tmpfs", format!("/tmp:rw,exec,nosuid,nodev,mode=1777,size={}", config.tmp_bytes));
+    add("--tmpfs", "/run:rw,noexec,nosuid,nodev,mode=755,size=1048576".to_owned());
+    // A quota, not --cpus: that one is refused when it is more than the machine has.
+    add("--cpu-period", "100000".to_owned());
+    add("--cpu-quota", limits.cpu_millicores.saturating_mul(100).max(1000).to_string());
+    let nofile = config.open_files_max;
+    add("--ulimit", format!("nofile={nofile}:{nofile}"));
+    let fsize = file_size_max(limits);
+    add("--ulimit", format!("fsize={fsize}:{fsize}"));
+    add("--entrypoint", "/leasehold/guest".to_owned());
+    arguments.extend(labels);
+    arguments.extend([image.to_string(), "init".to_owned()]);
+    arguments
+}
+
+/// The files container: three capabilities to read and hand over any file of the workspace, an image of one binary.
+pub(super) fn files(
+    config: &ContainerConfig,
+    seccomp: &SeccompFiles,
+    image: &ImageDigest,
+    name: &str,
+    volume: &str,
+    labels: Vec<String>,
+) -> Vec<String> {
+    let mut arguments = common(name, seccomp.files.path(), volume, FILES_PIDS_MAX, config.files_memory_bytes);
+    let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
+    for capability in ["DAC_OVERRIDE", "CHOWN", "FOWNER"] {
+        add("--cap-add", capability.to_owned());
+    }
+    add("--hostname", "files".to_owned());
+    add("--shm-size", "65536".to_owned());
+    add("--cpu-period", "100000".to_owned());
+    add("--cpu-quota", "100000".to_owned());
+    add("--ulimit", "nofile=1024:1024".to_owned());
+    add("--entrypoint", "/guest".to_owned());
+    arguments.extend(labels);
+    arguments.extend([image.to_string(), "init".to_owned()]);
+    arguments
+}

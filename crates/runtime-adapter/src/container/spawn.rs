@@ -1,0 +1,305 @@
+//! The spawn channel as its owner sees it: commands by stream id, each with a mailbox, under the credit that was granted.
+
+use events::event::command::InterruptCause;
+use events::ids::CommandId;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use guest::protocol::spawn::{CounterSource, Counters, Exited, Output, StartCommand, ToGuest, ToHost};
+use guest::protocol::{CREDIT_WINDOW_BYTES, Hello};
+use tokio::sync::{mpsc, watch};
+
+use super::cli::{Cli, words};
+use super::cli_error::CliError;
+use super::link::{Inbox, Link, LinkEnd};
+
+/// How long the other side may take to say hello, or to answer a question of the connection.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(20);
+
+/// What a command's mailbox receives.
+#[derive(Debug)]
+pub(super) enum SpawnEvent {
+    /// The program runs.
+    Started,
+    /// It could not be started; nothing follows.
+    StartFailed { exit_code: i32, message: String },
+    /// Output, to be granted again once consumed.
+    Data { output: Output, bytes: Vec<u8> },
+    /// One output is complete.
+    OutputClosed,
+    /// The pipe of standard input took this much.
+    StdinCredit(u32),
+    /// Nobody reads standard input any more.
+    StdinBroken,
+    /// The main process and everything it left behind has ended.
+    Exited(Exited),
+    /// The sandbox's counters rose.
+    Counters(Counters),
+}
+
+/// A command on the channel: its mailbox closes when the channel ends.
+#[derive(Debug)]
+pub(super) struct CommandStream {
+    pub(super) stream: u32,
+    pub(super) events: mpsc::UnboundedReceiver<SpawnEvent>,
+}
+
+/// Why a sandbox stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// A command was killed; the others end with it.
+    With(CommandId),
+    /// Something was lost.
+    Lost(InterruptCause),
+    /// The guest broke the protocol.
+    Suspected(&'static str),
+}
+
+/// One opened spawn channel.
+#[derive(Debug)]
+pub(super) struct SpawnChannel {
+    link: Link<ToGuest>,
+    inbox: Arc<SpawnInbox>,
+    stop: OnceLock<Stop>,
+}
+
+impl SpawnChannel {
+    /// Starts `guest spawn` in a running sandbox and exchanges hellos.
+    ///
+    /// # Errors
+    /// `Timeout`, or `Gone` and the like when the container is not running; `Other` for another protocol version.
+    pub(super) async fn open(cli: &Cli, sandbox: &str) -> Result<Self, CliError> {
+        let piped = cli.open(words(["exec", "--interactive", sandbox, "/leasehold/guest", "spawn"]))?;
+        let inbox = Arc::new(SpawnInbox::default());
+        let link = Link::start(piped, Arc::clone(&inbox));
+        link.control(ToGuest::Hello(Hello::host()));
+        let channel = Self { link, inbox, stop: OnceLock::new() };
+        let hello = channel.answer(|table| table.hello.clone()).await?;
+        if hello.is_compatible() { Ok(channel) } else { Err(CliError::Other) }
+    }
+
+    /// The workspace's nonce as the sandbox sees it.
+    ///
+    /// # Errors
+    /// `Timeout`, or `Other` when the channel ended.
+    pub(super) async fn read_nonce(&self) -> Result<Option<Vec<u8>>, CliError> {
+        self.link.control(ToGuest::ReadNonce);
+        self.answer(|table| table.nonce.clone()).await
+    }
+
+    async fn answer<T>(&self, get: impl Fn(&Table) -> Option<T>) -> Result<T, CliError> {
+        let mut changes = self.inbox.changes.subscribe();
+        let wait = async {
+            loop {
+                changes.borrow_and_update();
+                let over = {
+                    let table = self.inbox.table();
+                    if let Some(value) = get(&table) {
+                        return Ok(value);
+                    }
+                    table.end.is_some()
+                };
+                if over || changes.changed().await.is_err() {
+                    return Err(CliError::Other);
+                }
+            }
+        };
+        tokio::time::timeout(ANSWER_DEADLINE, wait).await.unwrap_or(Err(CliError::Timeout))
+    }
+
+    /// Sends the start frame of a new command.
+    pub(super) fn start(&self, command: StartCommand) -> CommandStream {
+        let (sender, events) = mpsc::unbounded_channel();
+        let mut table = self.inbox.table();
+        table.last_stream += 1;
+        let stream = table.last_stream;
+        if table.end.is_none() {
+            table.slots.insert(stream, Slot::new(sender));
+            // Under the lock, so that streams start in the order of their ids.
+            self.link.control(ToGuest::Start { stream, command });
+        }
+        CommandStream { stream, events }
+    }
+
+    /// Grants consumed bytes of an output again.
+    pub(super) fn grant(&self, stream: u32, output: Output, bytes: u32) {
+        if let Some(slot) = self.inbox.table().slots.get_mut(&stream) {
+            *slot.credit(output) += bytes;
+        }
+        self.link.control(ToGuest::Credit { stream, output, bytes });
+    }
+
+    /// Sends a control frame of a command (kill) or of the connection.
+    pub(super) fn control(&self, frame: ToGuest) {
+        self.link.control(frame);
+    }
+
+    /// Sends standard input in order.
+    pub(super) fn data(&self, frame: ToGuest) {
+        self.link.data(frame);
+    }
+
+    /// Which counters the guest can read.
+    pub(super) fn counter_source(&self) -> CounterSource {
+        self.inbox.table().hello.as_ref().map_or(CounterSource::None, |hello| hello.counters)
+    }
+
+    /// The counters as last reported.
+    pub(super) fn counters(&self) -> Counters {
+        self.inbox.table().counters
+    }
+
+    /// Why the channel is over, if it is.
+    pub(super) fn end(&self) -> Option<LinkEnd> {
+        self.inbox.table().end
+    }
+
+    /// Why its sandbox stopped, once that is known.
+    pub(super) fn stop(&self) -> Option<Stop> {
+        self.stop.get().copied()
+    }
+
+    /// Tells every command on the channel why; the first reason counts.
+    pub(super) fn set_stop(&self, stop: Stop) {
+        let _ = self.stop.set(stop);
+    }
+
+    /// Ends the channel from this side: every mailbox closes.
+    pub(super) fn close(&self) {
+        self.inbox.ended(LinkEnd::Closed);
+    }
+
+    /// Waits until the channel is over.
+    pub(super) async fn closed(&self) {
+        let mut changes = self.inbox.changes.subscribe();
+        while self.end().is_none() {
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    hello: Option<Hello>,
+    nonce: Option<Option<Vec<u8>>>,
+    counters: Counters,
+    last_stream: u32,
+    slots: HashMap<u32, Slot>,
+    end: Option<LinkEnd>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    mailbox: mpsc::UnboundedSender<SpawnEvent>,
+    stdout_credit: u32,
+    stderr_credit: u32,
+    outputs_open: u8,
+    exited: bool,
+}
+
+impl Slot {
+    fn new(mailbox: mpsc::UnboundedSender<SpawnEvent>) -> Self {
+        Self {
+            mailbox,
+            stdout_credit: CREDIT_WINDOW_BYTES,
+            stderr_credit: CREDIT_WINDOW_BYTES,
+            outputs_open: 2,
+            exited: false,
+        }
+    }
+
+    fn credit(&mut self, output: Output) -> &mut u32 {
+        match output {
+            Output::Stdout => &mut self.stdout_credit,
+            Output::Stderr => &mut self.stderr_credit,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct SpawnInbox {
+    table: Mutex<Table>,
+    /// Raised whenever an answer of the connection arrives or the channel ends.
+    changes: watch::Sender<()>,
+}
+
+impl SpawnInbox {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inbox<ToHost> for SpawnInbox {
+    fn frame(&self, frame: ToHost) -> Result<(), &'static str> {
+        let mut guard = self.table();
+        let table = &mut *guard;
+        let (stream, event) = match frame {
+            ToHost::Hello(hello) => {
+                if table.hello.replace(hello).is_some() {
+                    return Err("second_hello");
+                }
+                self.changes.send_replace(());
+                return Ok(());
+            }
+            _ if table.hello.is_none() => return Err("no_hello"),
+            ToHost::Nonce(nonce) => {
+                table.nonce = Some(nonce);
+                self.changes.send_replace(());
+                return Ok(());
+            }
+            ToHost::Pong { .. } => return Ok(()),
+            ToHost::Counters(counters) => {
+                table.counters = counters;
+                for slot in table.slots.values() {
+                    let _ = slot.mailbox.send(SpawnEvent::Counters(counters));
+                }
+                return Ok(());
+            }
+            ToHost::Started { stream, .. } => (stream, SpawnEvent::Started),
+            ToHost::StartFailed { stream, exit_code, message, .. } => {
+                (stream, SpawnEvent::StartFailed { exit_code, message })
+            }
+            ToHost::Data { stream, output, bytes } => (stream, SpawnEvent::Data { output, bytes }),
+            ToHost::OutputClosed { stream, .. } => (stream, SpawnEvent::OutputClosed),
+            ToHost::StdinCredit { stream, bytes } => (stream, SpawnEvent::StdinCredit(bytes)),
+            ToHost::StdinBroken { stream, .. } => (stream, SpawnEvent::StdinBroken),
+            ToHost::Exited { stream, exited } => (stream, SpawnEvent::Exited(exited)),
+        };
+        let slot = table.slots.get_mut(&stream).ok_or("unknown_stream")?;
+        let over = match &event {
+            SpawnEvent::StartFailed { .. } => true,
+            SpawnEvent::Data { output, bytes } => {
+                let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                let credit = slot.credit(*output);
+                *credit = credit.checked_sub(size).ok_or("credit_overrun")?;
+                false
+            }
+            SpawnEvent::OutputClosed => {
+                slot.outputs_open = slot.outputs_open.checked_sub(1).ok_or("output_closed_twice")?;
+                slot.exited && slot.outputs_open == 0
+            }
+            SpawnEvent::Exited(_) => {
+                slot.exited = true;
+                slot.outputs_open == 0
+            }
+            _ => false,
+        };
+        // A command whose owner no longer listens is none the less followed to its end.
+        let _ = slot.mailbox.send(event);
+        if over {
+            table.slots.remove(&stream);
+        }
+        Ok(())
+    }
+
+    fn ended(&self, end: LinkEnd) {
+        let mut table = self.table();
+        table.end.get_or_insert(end);
+        table.slots.clear();
+        drop(table);
+        self.changes.send_replace(());
+    }
+}
