@@ -3,9 +3,16 @@
 pub mod api;
 pub mod app;
 pub mod config;
+pub mod environments;
 pub mod execution;
+mod faults;
+pub mod http;
 pub mod output;
+pub mod reads;
+pub mod reconcile;
+pub mod runs;
 pub mod supervise;
 pub mod tokens;
+pub mod workspace;
 
 pub use app::App;

@@ -108,7 +108,7 @@ pub enum ServiceError {
         /// Its name, bounded.
         name: String,
         /// Why.
-        reason: &'static str,
+        reason: String,
     },
     /// A path is not a workspace path.
     #[error("the path is refused: {reason}")]

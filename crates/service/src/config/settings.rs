@@ -56,5 +56,5 @@ pub const SETTINGS: &[Setting] = &[
 ];
 
 /// Variables with our prefix that belong to the command line's client side.
-pub const CLIENT_VARIABLES: &[&str] =
+pub(super) const CLIENT_VARIABLES: &[&str] =
     &["LEASEHOLD_URL", "LEASEHOLD_TOKEN", "LEASEHOLD_CONFIG", "LEASEHOLD_LIMITS"];

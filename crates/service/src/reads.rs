@@ -1,0 +1,166 @@
+//! Reads of the views as requests need them: as fresh as asked for, and a miss counts only when the views have folded everything
+//! that the log held when the look-up began.
+
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use event_log::EventLog;
+use events::{CommandId, LeaseId, Position, TenantId};
+use lru::LruCache;
+use projections::{CommandRow, Lease, Runner, Views};
+
+use crate::api::ServiceError;
+use crate::runs::RunRef;
+
+/// Longest wait for the views to catch up.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Leases and commands of which the run is remembered.
+const REMEMBERED: NonZeroUsize = NonZeroUsize::new(16_384).unwrap();
+
+/// See the module.
+pub struct Reads {
+    log: EventLog,
+    views: Views,
+    runner: Runner,
+    leases: Mutex<LruCache<LeaseId, RunRef>>,
+    commands: Mutex<LruCache<CommandId, RunRef>>,
+}
+
+impl Reads {
+    /// Over the live views of a log.
+    #[must_use]
+    pub fn new(log: EventLog, views: Views, runner: Runner) -> Self {
+        Self {
+            log,
+            views,
+            runner,
+            leases: Mutex::new(LruCache::new(REMEMBERED)),
+            commands: Mutex::new(LruCache::new(REMEMBERED)),
+        }
+    }
+
+    /// The queries.
+    #[must_use]
+    pub const fn views(&self) -> &Views {
+        &self.views
+    }
+
+    /// The live fold.
+    #[must_use]
+    pub const fn runner(&self) -> &Runner {
+        &self.runner
+    }
+
+    /// Waits until the event at `position` is folded.
+    ///
+    /// # Errors
+    /// `ProjectionBehind` after two seconds.
+    pub async fn see(&self, position: Option<Position>) -> Result<(), ServiceError> {
+        match position {
+            None => Ok(()),
+            Some(position) => {
+                self.runner.wait_for(position, PATIENCE).await.map_err(|_| ServiceError::ProjectionBehind)
+            }
+        }
+    }
+
+    /// Waits until everything that the log holds now is folded.
+    ///
+    /// # Errors
+    /// `ProjectionBehind` after two seconds, or that the log does not answer.
+    pub async fn see_all(&self) -> Result<(), ServiceError> {
+        let head = self.log.head().await.map_err(|error| {
+            tracing::warn!(error = %error, "the head of the log could not be read");
+            ServiceError::Unavailable { reason_code: "log_unavailable" }
+        })?;
+        self.runner.wait_until(head, PATIENCE).await.map_err(|_| ServiceError::ProjectionBehind)
+    }
+
+    /// A lease of the tenant, at least as of `position`.
+    ///
+    /// # Errors
+    /// `NotFound`, `ProjectionBehind`, or that the views cannot be read.
+    pub async fn lease(
+        &self,
+        tenant: TenantId,
+        lease_id: LeaseId,
+        position: Option<Position>,
+    ) -> Result<Lease, ServiceError> {
+        self.see(position).await?;
+        if let Some(lease) = self.views.lease(Some(tenant), lease_id).await? {
+            return Ok(lease);
+        }
+        self.see_all().await?;
+        self.views.lease(Some(tenant), lease_id).await?.ok_or(ServiceError::NotFound { what: "lease" })
+    }
+
+    /// A command of the tenant, at least as of `position`.
+    ///
+    /// # Errors
+    /// As [`Reads::lease`].
+    pub async fn command(
+        &self,
+        tenant: TenantId,
+        command_id: CommandId,
+        position: Option<Position>,
+    ) -> Result<CommandRow, ServiceError> {
+        self.see(position).await?;
+        if let Some(command) = self.views.command(Some(tenant), command_id).await? {
+            return Ok(command);
+        }
+        self.see_all().await?;
+        self.views.command(Some(tenant), command_id).await?.ok_or(ServiceError::NotFound { what: "command" })
+    }
+
+    /// The run of a lease.
+    ///
+    /// # Errors
+    /// As [`Reads::lease`].
+    pub async fn run_of_lease(&self, tenant: TenantId, lease_id: LeaseId) -> Result<RunRef, ServiceError> {
+        if let Some(run) = get(&self.leases, &lease_id) {
+            return owned(run, tenant, "lease");
+        }
+        let lease = self.lease(tenant, lease_id, None).await?;
+        let run = RunRef { tenant, run_id: lease.lease.run_id };
+        self.remember_lease(lease_id, run);
+        Ok(run)
+    }
+
+    /// The run of a command.
+    ///
+    /// # Errors
+    /// As [`Reads::lease`].
+    pub async fn run_of_command(
+        &self,
+        tenant: TenantId,
+        command_id: CommandId,
+    ) -> Result<RunRef, ServiceError> {
+        if let Some(run) = get(&self.commands, &command_id) {
+            return owned(run, tenant, "command");
+        }
+        let command = self.command(tenant, command_id, None).await?;
+        let run = RunRef { tenant, run_id: command.run_id };
+        self.remember_command(command_id, run);
+        Ok(run)
+    }
+
+    /// Notes the run of a lease that was just made.
+    pub fn remember_lease(&self, lease_id: LeaseId, run: RunRef) {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner).put(lease_id, run);
+    }
+
+    /// Notes the run of a command that was just accepted.
+    pub fn remember_command(&self, command_id: CommandId, run: RunRef) {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner).put(command_id, run);
+    }
+}
+
+fn get<K: std::hash::Hash + Eq>(cache: &Mutex<LruCache<K, RunRef>>, key: &K) -> Option<RunRef> {
+    cache.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied()
+}
+
+/// Another tenant's object is as if it did not exist.
+fn owned(run: RunRef, tenant: TenantId, what: &'static str) -> Result<RunRef, ServiceError> {
+    if run.tenant == tenant { Ok(run) } else { Err(ServiceError::NotFound { what }) }
+}
