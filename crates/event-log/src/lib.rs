@@ -4,13 +4,12 @@
 //! position n has seen everything before it, and a missing number is damage, never a transaction in flight.
 //!
 //! - [`EventLog`]: append, read, tail; [`LogClock`]: the only source of `now`.
-//! - [`consumer`]: fenced checkpoints; [`InstanceLock`]: who is alive.
+//! - [`InstanceLock`]: who is alive; [`verify`]: the audit of every stored byte.
 //! - [`migrate`]: the schema; [`embedded`]: a server of our own for development.
 //! - `testing` (feature `test-support`): a fresh database per test.
 
 mod append;
 mod clock;
-pub mod consumer;
 pub mod embedded;
 mod error;
 mod instance;
@@ -23,6 +22,7 @@ mod tail;
 #[cfg(any(test, feature = "test-support"))]
 pub mod testing;
 mod urls;
+pub mod verify;
 
 pub use append::{AppendRequest, Appended, Expected, REQUEST_BYTES_MAX, REQUEST_EVENTS_MAX, RequestKey, Tip};
 pub use clock::LogClock;

@@ -171,7 +171,8 @@ impl EventLog {
     /// `limit` when its events are large; only an empty one means the end. Unknown streams are empty.
     ///
     /// # Errors
-    /// When the database does not answer, an event cannot be read, or one is missing.
+    /// When the database does not answer, or the first event asked for cannot be read or is missing; a later fault ends the
+    /// page before it.
     pub async fn read_stream(
         &self,
         stream: &StreamName,
@@ -185,9 +186,18 @@ impl EventLog {
     /// `limit` when its events are large; only an empty one means the end.
     ///
     /// # Errors
-    /// When the database does not answer, an event cannot be read, or one is missing.
+    /// When the database does not answer, or the first event asked for cannot be read or is missing; a later fault ends the
+    /// page before it.
     pub async fn read_all(&self, from: Position, limit: usize) -> Result<Vec<Recorded>, LogError> {
         read::read_all(&**self.inner.pool.get().await?, from, limit).await
+    }
+
+    /// The events at these positions, in ascending order. The caller bounds how many.
+    ///
+    /// # Errors
+    /// When the database does not answer or an event cannot be read.
+    pub async fn read_positions(&self, positions: &[Position]) -> Result<Vec<Recorded>, LogError> {
+        read::read_positions(&**self.inner.pool.get().await?, positions).await
     }
 
     /// Where a stream ends; `None` when it does not exist.

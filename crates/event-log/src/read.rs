@@ -60,16 +60,30 @@ pub(crate) async fn read_all(
     let sql = page_sql("e.position >= $1", "e.position");
     let rows = client.query_typed(&sql, &page_parameters(&int8(from.get()), &limit(events))).await?;
     let mut expected = from;
-    rows.iter()
-        .map(|row| {
-            let recorded = recorded(row)?;
-            if recorded.position != expected {
-                return Err(LogError::Gap { expected, found: recorded.position });
-            }
-            expected = expected.next();
-            Ok(recorded)
-        })
-        .collect()
+    up_to_a_fault(&rows, |recorded| {
+        if recorded.position != expected {
+            return Err(LogError::Gap { expected, found: recorded.position });
+        }
+        expected = expected.next();
+        Ok(())
+    })
+}
+
+/// Decodes rows in order. A fault ends the page before it; only one in the first row is an error, so that a reader can use all
+/// that comes before it and then learns where it is.
+fn up_to_a_fault(
+    rows: &[Row],
+    mut follows: impl FnMut(&Recorded) -> Result<(), LogError>,
+) -> Result<Vec<Recorded>, LogError> {
+    let mut page = Vec::with_capacity(rows.len());
+    for row in rows {
+        match recorded(row).and_then(|recorded| follows(&recorded).map(|()| recorded)) {
+            Ok(recorded) => page.push(recorded),
+            Err(error) if page.is_empty() => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(page)
 }
 
 /// Events of one stream from version `from` on, without a gap.
@@ -85,16 +99,30 @@ pub(crate) async fn read_stream(
     let first = Version(from.get().max(1));
     let rows = client.query_typed(&sql, &page_parameters(&int8(first.get()), &limit(events))).await?;
     let mut expected = first;
-    rows.iter()
-        .map(|row| {
-            let recorded = recorded(row)?;
-            if recorded.header.version != expected {
-                return Err(LogError::StreamGap { expected, found: recorded.header.version });
-            }
-            expected = expected.next();
-            Ok(recorded)
-        })
-        .collect()
+    up_to_a_fault(&rows, |recorded| {
+        if recorded.header.version != expected {
+            return Err(LogError::StreamGap { expected, found: recorded.header.version });
+        }
+        expected = expected.next();
+        Ok(())
+    })
+}
+
+/// The events at these positions, in ascending order; positions without an event are left out.
+pub(crate) async fn read_positions(
+    client: &impl GenericClient,
+    positions: &[Position],
+) -> Result<Vec<Recorded>, LogError> {
+    let positions: Vec<i64> = positions.iter().map(|position| int8(position.get())).collect();
+    let rows = client
+        .query(
+            "SELECT e.position, e.version, e.header, b.salt, b.body FROM log.events AS e \
+             LEFT JOIN log.event_bodies AS b ON b.position = e.position \
+             WHERE e.position = ANY ($1) ORDER BY e.position",
+            &[&positions],
+        )
+        .await?;
+    rows.iter().map(recorded).collect()
 }
 
 fn page_parameters<'a>(

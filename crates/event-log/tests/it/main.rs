@@ -5,4 +5,8 @@ mod append;
 #[cfg(test)]
 mod embedded;
 #[cfg(test)]
+mod guards;
+#[cfg(test)]
 mod support;
+#[cfg(test)]
+mod verify;

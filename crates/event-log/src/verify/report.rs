@@ -1,0 +1,144 @@
+//! What a verification found.
+
+use std::fmt;
+
+use events::stored::{HeaderError, StreamName};
+use events::{LogId, Position, Version};
+
+/// The result of a verification.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The log that was checked.
+    pub log_id: LogId,
+    /// How many events were checked: zero proves nothing.
+    pub events: u64,
+    /// How many streams they belong to.
+    pub streams: u64,
+    /// Bytes of headers and bodies that were hashed.
+    pub bytes: u64,
+    /// First position after the log, as the head row says.
+    pub head: Position,
+    /// How many faults were found in all.
+    pub faults_found: u64,
+    /// The first of them.
+    pub faults: Vec<Finding>,
+}
+
+impl Report {
+    /// At least one event was checked and no fault was found.
+    #[must_use]
+    pub const fn is_sound(&self) -> bool {
+        self.events > 0 && self.faults_found == 0
+    }
+}
+
+/// One fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The event concerned; `None` for a fault of the log as a whole.
+    pub position: Option<Position>,
+    /// What is wrong.
+    pub what: Fault,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.position {
+            Some(position) => write!(f, "position {position}: {}", self.what),
+            None => self.what.fmt(f),
+        }
+    }
+}
+
+/// Kinds of fault. The header's bytes are the truth; everything else is compared with them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// Positions are missing.
+    #[error("no event from here up to position {found}")]
+    Missing {
+        /// The next position that is there.
+        found: Position,
+    },
+    /// The head row says something else than the events.
+    #[error("the head says {head}, the events end before {end}")]
+    Head {
+        /// `log_head.next_position`.
+        head: Position,
+        /// One more than the last position that is there.
+        end: Position,
+    },
+    /// The header is not what we write.
+    #[error("the header cannot be read: {reason}")]
+    Header {
+        /// Why.
+        reason: String,
+    },
+    /// The stored leaf is not the header's hash.
+    #[error("the stored leaf is not the hash of the header")]
+    Leaf,
+    /// The header names another log.
+    #[error("the header names another log: {log_id}")]
+    ForeignLog {
+        /// The other log.
+        log_id: LogId,
+    },
+    /// A column does not say what the header says.
+    #[error("column {column} differs from the header")]
+    Column {
+        /// Which.
+        column: &'static str,
+    },
+    /// The version does not follow the stream's last.
+    #[error("version {found} of stream {stream} where {expected} follows")]
+    Version {
+        /// The stream.
+        stream: StreamName,
+        /// One more than the last.
+        expected: Version,
+        /// In the header.
+        found: Version,
+    },
+    /// The header is chained to another event than the stream's last.
+    #[error("not chained to the previous event of stream {stream}")]
+    Chain {
+        /// The stream.
+        stream: StreamName,
+    },
+    /// There is no body.
+    #[error("the body is missing")]
+    BodyMissing,
+    /// The body is not the committed one.
+    #[error("the body is not what the header commits to")]
+    BodyCommitment,
+    /// The body cannot be read by this version.
+    #[error("the event cannot be read: {reason}")]
+    Body {
+        /// Why.
+        reason: String,
+    },
+    /// A stream's row does not say what its events say.
+    #[error("the tip of stream {stream} is not its last event")]
+    Tip {
+        /// The stream.
+        stream: StreamName,
+    },
+    /// A stream's row has a name that we do not make.
+    #[error("a stream is named {name:?}")]
+    StreamName {
+        /// As stored.
+        name: String,
+    },
+    /// There are bodies without events.
+    #[error("{count} bodies have no event")]
+    OrphanBodies {
+        /// How many.
+        count: u64,
+    },
+}
+
+impl From<HeaderError> for Fault {
+    fn from(error: HeaderError) -> Self {
+        Self::Header { reason: error.to_string() }
+    }
+}
