@@ -2,6 +2,7 @@
 //! are read from the log.
 
 pub(crate) mod fold;
+pub(crate) mod queries;
 pub(crate) mod table;
 
 use events::event::EventType;

@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use event_log::{EventLog, LogError};
-use events::stored::Recorded;
 use events::{Position, Timestamp};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -242,7 +241,7 @@ impl Shared {
     }
 
     async fn apply_page(&self, session: &Session, claim: &mut Claim) -> Result<(), Ended> {
-        let page = self.read_page(claim.position).await?;
+        let page = self.log.read_all(claim.position, self.page_events).await?;
         let Some(last) = page.last() else {
             // The head is past this position, so an event must be here.
             return Err(Ended::Stopped(StopReason::Gap { expected: claim.position }));
@@ -251,22 +250,6 @@ impl Shared {
         self.last_recorded_at.store(last.header.recorded_at.unix_micros(), Ordering::Relaxed);
         self.position.send_replace(claim.position);
         Ok(())
-    }
-}
-
-impl Shared {
-    /// The next page. What is before a damaged or unknown event is still applied; the line stops exactly there.
-    async fn read_page(&self, from: Position) -> Result<Vec<Recorded>, LogError> {
-        let page = self.log.read_all(from, self.page_events).await;
-        let stop = match &page {
-            Err(LogError::Undecodable { position, .. }) => *position,
-            Err(LogError::Gap { expected, .. }) => *expected,
-            _ => return page,
-        };
-        match usize::try_from(stop.get().saturating_sub(from.get())) {
-            Ok(before @ 1..) => self.log.read_all(from, before).await,
-            _ => page,
-        }
     }
 }
 

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use event_log::testing::{TestDatabase, test_database};
 use event_log::{AppendRequest, EventLog, Expected, LogConfig};
+use events::event::EventType;
 use events::event::environment::TeardownCause;
 use events::stored::{Header, StreamName, body_commitment, leaf_hash};
 use events::{Event, Position, Version};
 
 use super::samples::*;
-use crate::{Behind, Folded, Runner, RunnerStatus, StopReason, checkpoint, compare};
+use crate::{Behind, Folded, RunEventFilter, Runner, RunnerStatus, StopReason, Views, checkpoint, compare};
 
 /// Far more than anything here takes: a test that waits this long has failed.
 const LONG: Duration = Duration::from_secs(20);
@@ -304,4 +305,34 @@ async fn views_of_another_history_or_epoch_stop_at_once() {
     let position = append(&log, life(2)).await;
     runner.wait_for(position, LONG).await.unwrap();
     assert_eq!(assert_fresh(&database, &log).await, position.next());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runs_history_is_paged_from_the_log() {
+    let database = test_database().await;
+    let log = open(&database).await;
+    let position = append(&log, life(1)).await;
+    let runner = Runner::start(log.clone(), &database.project_url()).unwrap();
+    runner.wait_for(position, LONG).await.unwrap();
+    let views = Views::connect(&database.project_url()).unwrap();
+    let mut filter = RunEventFilter::default();
+    let mut seen = Vec::new();
+    loop {
+        let page = views.run_events(&log, Some(tenant()), run(), &filter, 5).await.unwrap();
+        assert!(page.items.len() <= 5);
+        seen.extend(page.items);
+        let Some(cursor) = page.next_cursor else { break };
+        filter.after = Some(cursor.0);
+    }
+    assert_eq!(seen, log.read_all(Position(0), 100).await.unwrap());
+
+    filter = RunEventFilter { kind: Some(EventType::CommandFinished), after: None };
+    let page = views.run_events(&log, None, run(), &filter, 100).await.unwrap();
+    let positions: Vec<u64> = page.items.iter().map(|item| item.position.get()).collect();
+    assert_eq!((positions, page.next_cursor), (vec![5, 9], None));
+    for (who, which) in [(Some(events::TenantId(uuid(77))), run()), (Some(tenant()), events::RunId(uuid(8)))]
+    {
+        let page = views.run_events(&log, who, which, &RunEventFilter::default(), 100).await.unwrap();
+        assert_eq!((page.items, page.next_cursor), (vec![], None));
+    }
 }
