@@ -9,6 +9,7 @@
 
 pub mod container;
 #[cfg(feature = "contract")]
+#[expect(clippy::expect_used, clippy::panic, reason = "a suite of tests: a panic is how a case fails")]
 pub mod contract;
 pub mod crash;
 pub mod fake;
@@ -16,6 +17,7 @@ pub mod ports;
 
 mod admission;
 mod capture;
+mod changes;
 mod naming;
 mod supervise;
 

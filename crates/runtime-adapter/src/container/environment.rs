@@ -22,12 +22,12 @@ use guest::protocol::files::{
 };
 use tokio::sync::watch;
 
-use super::changes::ChangeTracker;
 use super::cli_error::CliError;
 use super::engine::Engine;
 use super::files::{FilesChannel, FilesFailure};
 use super::link::LinkEnd;
 use super::spawn::{SpawnChannel, Stop};
+use crate::changes::ChangeTracker;
 use crate::naming;
 use crate::ports::{EnvironmentHandle, EnvironmentSpec, PortError};
 

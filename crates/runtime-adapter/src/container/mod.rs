@@ -8,10 +8,9 @@
 //! - `engine`, `profile`, `labels`, `inventory`: single objects, their options, names and labels.
 //! - `link`, `spawn`, `files`: the two framed channels.
 //! - `environment`, `lifecycle`: channels and life of one environment; `watch`: the engine's event stream.
-//! - `execute`, `follow`, `stdin`, `changes`: one command.
+//! - `execute`, `follow`, `stdin`: one command.
 //! - `workspace`: files.
 
-mod changes;
 mod cli;
 mod cli_error;
 mod config;

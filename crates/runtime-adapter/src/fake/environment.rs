@@ -1,12 +1,13 @@
 //! One environment in memory.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use events::event::command::InterruptCause;
+use events::event::command::{FileChange, InterruptCause};
 use events::ids::CommandId;
 use tokio::sync::watch;
 
 use super::tree::Tree;
+use crate::changes::ChangeTracker;
 use crate::ports::{EnvironmentHandle, EnvironmentSpec};
 
 /// What the programs of one environment share.
@@ -36,7 +37,8 @@ pub(super) struct Environment {
     pub(super) spec: EnvironmentSpec,
     pub(super) handle: EnvironmentHandle,
     pub(super) shared: Shared,
-    pub(super) foreground: tokio::sync::Mutex<()>,
+    pub(super) foreground: Arc<tokio::sync::Mutex<()>>,
+    changes: Mutex<ChangeTracker>,
     /// Counts the halts; the value is the last one.
     pub(super) halts: watch::Sender<(u64, Option<Halt>)>,
 }
@@ -47,7 +49,8 @@ impl Environment {
             spec,
             handle,
             shared: Shared::default(),
-            foreground: tokio::sync::Mutex::default(),
+            foreground: Arc::default(),
+            changes: Mutex::default(),
             halts: watch::Sender::new((0, None)),
         }
     }
@@ -58,6 +61,22 @@ impl Environment {
             *count += 1;
             *last = Some(halt);
         });
+    }
+
+    /// A command starts: whatever changed before is not its doing.
+    pub(super) fn begin_changes(&self, command_id: CommandId) {
+        let mut tracker = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        if tracker.begin(command_id) {
+            tracker.report(&self.shared.tree().take_changes(), false);
+            tracker.restart(command_id);
+        }
+    }
+
+    /// A command is over: what changed since it began, and whether the list was cut.
+    pub(super) fn finish_changes(&self, command_id: CommandId) -> (Vec<FileChange>, bool) {
+        let mut tracker = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        tracker.report(&self.shared.tree().take_changes(), false);
+        tracker.finish(command_id, self.spec.files_changed_max)
     }
 
     /// Lost for good, if it is.

@@ -55,6 +55,7 @@ pub(super) async fn run(
         taken_bytes: 0,
         failed: false,
     };
+    environment.begin_changes(command.command_id);
     let mut halts = environment.halts.subscribe();
     let mut left_running = 0;
     let end = match working_directory(environment, &command.cwd) {
@@ -83,6 +84,7 @@ pub(super) async fn run(
     };
     let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let capture = capture.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (files_changed, files_changed_truncated) = environment.finish_changes(command.command_id);
     let mut evidence = Evidence::default();
     let mut killed_by = None;
     let mut exit_code = None;
@@ -146,10 +148,6 @@ pub(super) async fn run(
     if killed_by.is_some() && !command.background && !matches!(end, End::Halted(_)) {
         environment.halt(Halt::StoppedWith(command.command_id));
     }
-    let mut files_changed = environment.shared.tree().take_changes();
-    let entries_max = usize::try_from(environment.spec.files_changed_max).unwrap_or(usize::MAX);
-    let files_changed_truncated = files_changed.len() > entries_max;
-    files_changed.truncate(entries_max);
     let (stdout, stderr) = capture.finish();
     let result = ExecutionResult {
         exit_code,

@@ -30,6 +30,7 @@ use crate::ports::{
     Cancel, EnvironmentHandle, EnvironmentSpec, ExecuteError, ExecutionCommand, ExecutionEnvironment,
     ExecutionResult, ObservedObject, OutputSink, PortError, StdinSource,
 };
+use crate::supervise::to_end;
 use crate::{Clock, naming};
 
 /// The fake runtime.
@@ -157,13 +158,19 @@ impl ExecutionEnvironment for FakeAdapter {
         let environment = self.admitted(handle)?;
         check_command(&command)?;
         self.faults.before_execute()?;
-        let _foreground = if command.background {
+        let turn = if command.background {
             None
         } else {
-            let turn = environment.foreground.try_lock();
+            let turn = Arc::clone(&environment.foreground).try_lock_owned();
             Some(turn.map_err(|_| PortError::Rejected { code: "busy" })?)
         };
-        execute::run(&environment, command, stdin, sink, cancel, (self.clock)()).await
+        let now = (self.clock)();
+        let run = async move {
+            let _turn = turn;
+            execute::run(&environment, command, stdin, sink, cancel, now).await
+        };
+        let internal = PortError::Unavailable { code: "internal", effect_possible: true };
+        to_end("command", run).await.unwrap_or(Err(internal.into()))
     }
 
     async fn destroy(&self, environment_id: EnvironmentId) -> Result<(), PortError> {

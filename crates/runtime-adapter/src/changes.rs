@@ -1,6 +1,6 @@
 //! What changed in the workspace, per command.
 //!
-//! The files container reports differences against one baseline that moves with every report. Commands overlap (background
+//! Differences are reported against one baseline that moves with every report. Commands overlap (background
 //! ones run beside others), so each report is added to every command that runs: each ends up with the differences since its
 //! own start.
 
@@ -20,25 +20,25 @@ struct Collected {
 
 /// The changes of all commands that run in one environment.
 #[derive(Debug, Default)]
-pub(super) struct ChangeTracker {
+pub(crate) struct ChangeTracker {
     running: HashMap<CommandId, Collected>,
 }
 
 impl ChangeTracker {
     /// A command starts. True when another one runs already: then what changed before must be reported first.
-    pub(super) fn begin(&mut self, command_id: CommandId) -> bool {
+    pub(crate) fn begin(&mut self, command_id: CommandId) -> bool {
         let overlaps = !self.running.is_empty();
         self.running.insert(command_id, Collected::default());
         overlaps
     }
 
     /// What was collected before the command began is not its doing.
-    pub(super) fn restart(&mut self, command_id: CommandId) {
+    pub(crate) fn restart(&mut self, command_id: CommandId) {
         self.running.insert(command_id, Collected::default());
     }
 
     /// Adds a report to every running command.
-    pub(super) fn report(&mut self, changes: &[FileChange], truncated: bool) {
+    pub(crate) fn report(&mut self, changes: &[FileChange], truncated: bool) {
         for collected in self.running.values_mut() {
             collected.truncated |= truncated;
             for change in changes {
@@ -49,7 +49,7 @@ impl ChangeTracker {
 
     /// A command is over: its changes, at most `entries_max` and as many bytes as an event takes, and whether some are
     /// missing.
-    pub(super) fn finish(&mut self, command_id: CommandId, entries_max: u64) -> (Vec<FileChange>, bool) {
+    pub(crate) fn finish(&mut self, command_id: CommandId, entries_max: u64) -> (Vec<FileChange>, bool) {
         let Some(collected) = self.running.remove(&command_id) else { return (Vec::new(), false) };
         let total = collected.changes.len();
         let mut bytes_left = FILES_CHANGED_BYTES_MAX;
