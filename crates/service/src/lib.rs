@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod app;
+pub mod composition;
 pub mod config;
 pub mod environments;
 pub mod execution;

@@ -33,6 +33,8 @@ use crate::workspace::WorkspaceService;
 
 /// The database is unreachable when it has not answered for this long.
 const LOG_SILENCE_MAX: Duration = Duration::from_secs(5);
+/// The views are late when they are this far behind.
+const LAG_MS_MAX: u64 = 5_000;
 /// Longest wait for the runtime's answer when readiness is asked for.
 const PING_MAX: Duration = Duration::from_secs(2);
 
@@ -109,8 +111,11 @@ impl App {
         let silent = self.parts.log.status().silent_for;
         let log = (silent > LOG_SILENCE_MAX).then(|| format!("no answer for {} s", silent.as_secs()));
         let projections = match self.parts.reads.runner().status() {
-            RunnerStatus::Live { .. } | RunnerStatus::Following { .. } => None,
-            other => Some(format!("{other:?}")),
+            RunnerStatus::Live { .. } | RunnerStatus::Following { .. } | RunnerStatus::CatchingUp { .. } => {
+                let lag = self.parts.reads.runner().lag();
+                (lag.ms > LAG_MS_MAX).then(|| format!("{} events and {} ms behind", lag.events, lag.ms))
+            }
+            other => Some(other.to_string()),
         };
         let ping = self.parts.environments.ports().execution.ping();
         let runtime = match tokio::time::timeout(PING_MAX, ping).await {

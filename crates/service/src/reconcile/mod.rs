@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use event_log::EventLog;
 use events::EnvironmentId;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::environments::Environments;
 use crate::execution::Execution;
@@ -65,6 +65,8 @@ pub struct Parts {
     pub supervisor: Supervisor,
     /// Its own signal.
     pub wake: Wake,
+    /// Whether this process owns the node now: without that it removes nothing and ends nothing.
+    pub owner: watch::Receiver<bool>,
 }
 
 /// See the module. Cheap to clone.
@@ -116,11 +118,12 @@ impl Reconciler {
         while !stopping.is_cancelled() {
             let fault = match self.pass().await {
                 Ok(()) => None,
-                Err(error) => {
-                    tracing::warn!(error = %error, "a reconciliation pass did not get through");
-                    Some(error.to_string())
-                }
+                Err(error) => Some(error.to_string()),
             };
+            let known = self.fault();
+            if fault != known {
+                tracing::warn!(fault, "reconciliation does not get through, or does again");
+            }
             self.memory().fault = fault;
             tokio::select! {
                 () = stopping.cancelled() => {}
@@ -144,6 +147,11 @@ impl Reconciler {
                 () = tokio::time::sleep(interval) => {}
             }
         }
+    }
+
+    /// This process owns the node now.
+    fn owns(&self) -> bool {
+        *self.parts.owner.borrow()
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {

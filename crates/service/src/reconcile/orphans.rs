@@ -19,6 +19,9 @@ impl Reconciler {
     /// # Errors
     /// When the runtime, the log or the views do not answer; the next sweep begins anew.
     pub async fn sweep_orphans(&self) -> Result<(), ServiceError> {
+        if !self.owns() {
+            return Err(ServiceError::Unavailable { reason_code: "node_not_owned" });
+        }
         let listed = self.parts.environments.ports().inventory.list().await?;
         // The head is read after the listing: whatever was listed had its intent on record before that.
         self.parts.reads.see_all().await?;

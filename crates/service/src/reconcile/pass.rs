@@ -25,6 +25,9 @@ impl Reconciler {
     /// # Errors
     /// When the log or the views do not answer; the next pass begins anew.
     pub async fn pass(&self) -> Result<(), ServiceError> {
+        if !self.owns() {
+            return Err(ServiceError::Unavailable { reason_code: "node_not_owned" });
+        }
         self.parts.reads.see_all().await?;
         let now = self.parts.log.clock().now();
         self.expire(now).await?;
