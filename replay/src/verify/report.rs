@@ -1,0 +1,208 @@
+//! What a verification found, for people and as JSON.
+
+use std::fmt;
+
+use event_log::verify::{Fault, Report as LogReport};
+use events::{LogId, Position};
+use projections::timeline::Escaped;
+use projections::{Comparison, Difference, DifferenceKind};
+use serde_json::{Value, json};
+
+/// The outcome in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Everything that was checked is as it was recorded.
+    Valid,
+    /// Something is not as it was recorded.
+    Tampered,
+    /// Bytes and chains are whole, but this version does not know all of what they say.
+    Unreadable,
+    /// No event was checked, which proves nothing.
+    Empty,
+}
+
+impl Verdict {
+    /// The word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Valid => "valid",
+            Self::Tampered => "tampered",
+            Self::Unreadable => "unreadable",
+            Self::Empty => "empty",
+        }
+    }
+}
+
+/// What the projections say about the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Projections {
+    /// Every row was compared with a fresh fold.
+    Compared {
+        /// Up to here (not including).
+        position: Position,
+        /// What was found.
+        comparison: Comparison,
+    },
+    /// They could not be compared.
+    NotCompared {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// The whole result. `Display` is for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The outcome.
+    pub verdict: Verdict,
+    /// Which log.
+    pub log_id: LogId,
+    /// Its next position.
+    pub head: Position,
+    /// Events checked.
+    pub events_checked: u64,
+    /// Streams checked.
+    pub streams_checked: u64,
+    /// Bytes hashed.
+    pub bytes_hashed: u64,
+    /// Faults of the log.
+    pub faults_found: u64,
+    /// The first of them, by position.
+    pub faults: Vec<(Option<Position>, String)>,
+    /// The projections.
+    pub projections: Projections,
+}
+
+impl Report {
+    pub(super) fn new(log: &LogReport, projections: Projections) -> Self {
+        Self {
+            verdict: verdict(log, &projections),
+            log_id: log.log_id,
+            head: log.head,
+            events_checked: log.events,
+            streams_checked: log.streams,
+            bytes_hashed: log.bytes,
+            faults_found: log.faults_found,
+            faults: log.faults.iter().map(|fault| (fault.position, fault.what.to_string())).collect(),
+            projections,
+        }
+    }
+
+    /// The JSON form: one object.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let faults: Vec<Value> = self
+            .faults
+            .iter()
+            .map(|(position, detail)| json!({ "position": position, "detail": detail }))
+            .collect();
+        let projections = match &self.projections {
+            Projections::Compared { position, comparison } => json!({
+                "position": position,
+                "rows_checked": comparison.rows_total(),
+                "rows": comparison.rows,
+                "differences_found": comparison.differences_total,
+                "differences": comparison.differences.iter().map(difference_json).collect::<Vec<_>>(),
+            }),
+            Projections::NotCompared { reason } => json!({ "not_compared": reason }),
+        };
+        json!({
+            "verdict": self.verdict.as_str(),
+            "proof": "chain",
+            "log_id": self.log_id,
+            "head": self.head,
+            "events_checked": self.events_checked,
+            "streams_checked": self.streams_checked,
+            "bytes_hashed": self.bytes_hashed,
+            "faults_found": self.faults_found,
+            "faults": faults,
+            "projections": projections,
+        })
+    }
+}
+
+fn verdict(log: &LogReport, projections: &Projections) -> Verdict {
+    let only_unknown = log.faults_found == log.faults.len() as u64
+        && log.faults.iter().all(|fault| matches!(fault.what, Fault::Body { .. }));
+    match projections {
+        _ if !only_unknown => Verdict::Tampered,
+        Projections::Compared { comparison, .. } if !comparison.is_equal() => Verdict::Tampered,
+        Projections::NotCompared { .. } if log.faults_found == 0 => Verdict::Tampered,
+        _ if log.faults_found > 0 => Verdict::Unreadable,
+        _ if log.events == 0 => Verdict::Empty,
+        _ => Verdict::Valid,
+    }
+}
+
+fn difference_json(difference: &Difference) -> Value {
+    let (kind, columns, detail) = match &difference.kind {
+        DifferenceKind::Missing => ("missing", None, None),
+        DifferenceKind::Surplus => ("surplus", None, None),
+        DifferenceKind::Differs { columns } => ("differs", Some(columns), None),
+        DifferenceKind::Unreadable { detail } => ("unreadable", None, Some(detail)),
+    };
+    json!({ "view": difference.view, "row": difference.row, "kind": kind, "columns": columns, "detail": detail })
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "log {}, next position {}", self.log_id, self.head)?;
+        writeln!(
+            f,
+            "checked {} events in {} streams, {} bytes: every leaf and chain from stored bytes, every column against its \
+             header",
+            self.events_checked, self.streams_checked, self.bytes_hashed
+        )?;
+        for (position, detail) in &self.faults {
+            match position {
+                Some(position) => writeln!(f, "  FAULT at position {position}: {}", Escaped(detail))?,
+                None => writeln!(f, "  FAULT: {}", Escaped(detail))?,
+            }
+        }
+        more(f, self.faults_found, self.faults.len())?;
+        match &self.projections {
+            Projections::Compared { position, comparison } => {
+                writeln!(
+                    f,
+                    "compared {} rows of {} views with a fresh fold of the events before position {position}",
+                    comparison.rows_total(),
+                    comparison.rows.len()
+                )?;
+                for difference in &comparison.differences {
+                    writeln!(f, "  DIFFERENCE {}", difference_words(difference))?;
+                }
+                more(f, comparison.differences_total, comparison.differences.len())?;
+            }
+            Projections::NotCompared { reason } => {
+                writeln!(f, "projections not compared: {}", Escaped(reason))?;
+            }
+        }
+        writeln!(
+            f,
+            "chain only: no signed checkpoint exists yet, so nothing outside this database vouches for it"
+        )?;
+        let words = match self.verdict {
+            Verdict::Valid => "valid",
+            Verdict::Tampered => "TAMPERED: the database is not what was recorded",
+            Verdict::Unreadable => "UNREADABLE: this version does not know every event",
+            Verdict::Empty => "EMPTY: no event was checked, which proves nothing",
+        };
+        writeln!(f, "{words}")
+    }
+}
+
+fn difference_words(difference: &Difference) -> String {
+    let what = match &difference.kind {
+        DifferenceKind::Missing => "is missing".to_owned(),
+        DifferenceKind::Surplus => "is not in the log".to_owned(),
+        DifferenceKind::Differs { columns } => format!("has another {}", columns.join(", ")),
+        DifferenceKind::Unreadable { detail } => format!("cannot be read: {}", Escaped(detail)),
+    };
+    format!("in {}: {} {what}", difference.view, difference.row)
+}
+
+fn more(f: &mut fmt::Formatter<'_>, found: u64, told: usize) -> fmt::Result {
+    let untold = found.saturating_sub(told as u64);
+    if untold > 0 { writeln!(f, "  and {untold} more") } else { Ok(()) }
+}
