@@ -21,6 +21,15 @@ remove_each() { # what, removal command..., then names on standard input
   step_end "$count removed"
 }
 
+# The tagged ones, and those whose tag a later guest binary took.
+our_images() {
+  local id
+  docker image ls --quiet --filter "reference=$EXECUTION_TAG" --filter "reference=$FILES_TAG"
+  for id in $(docker image ls --quiet --filter dangling=true); do
+    if docker history --no-trunc --format '{{.CreatedBy}}' "$id" | grep -qx 'leasehold: guest'; then printf '%s\n' "$id"; fi
+  done
+}
+
 clean() {
   refuse_while_serving
   clear_demo
@@ -28,8 +37,7 @@ clean() {
     docker ps --all --quiet --filter label=leasehold.log | remove_each containers docker rm --force --volumes
     docker volume ls --quiet --filter label=leasehold.log | remove_each volumes docker volume rm --force
     docker network ls --quiet --filter label=leasehold.log | remove_each networks docker network rm
-    docker image ls --quiet --filter "reference=$EXECUTION_TAG" --filter "reference=$FILES_TAG" | sort -u |
-      remove_each images docker image rm --force
+    our_images | sort -u | remove_each images docker image rm --force
   else
     note "clean: the engine does not run, so its containers and images stay"
   fi
