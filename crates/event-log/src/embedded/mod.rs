@@ -204,11 +204,12 @@ async fn bring_up(
         }
     }
     cluster.stop().await?;
-    if let Some(old) = read_record(data_dir) {
-        // Left by a server that was killed; gone is as good.
-        let _ = std::fs::remove_dir_all(old.socket_dir);
-    }
-    let socket_dir = cluster.account().socket_dir().await?;
+    // The same address as before when it can be had: whoever is connected finds the server again.
+    let old = read_record(data_dir).map(|record| record.socket_dir);
+    let socket_dir = match old.filter(|dir| cluster.account().private_dir(dir).is_ok()) {
+        Some(dir) => dir,
+        None => cluster.account().socket_dir().await?,
+    };
     let record = Record {
         cluster: cluster.data().to_owned(),
         socket_dir: socket_dir.clone(),

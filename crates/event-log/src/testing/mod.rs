@@ -33,7 +33,7 @@ pub struct TestDatabase {
 /// # Panics
 /// When the server cannot be started or refuses: a test cannot go on without it.
 pub async fn test_database() -> TestDatabase {
-    match create().await {
+    match create_migrated().await {
         Ok(database) => database,
         #[expect(clippy::panic, reason = "test support: there is nobody to report to")]
         Err(error) => panic!("no test database: {error:#?}"),
@@ -42,18 +42,8 @@ pub async fn test_database() -> TestDatabase {
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-async fn create() -> Result<TestDatabase, Failure> {
-    let server = SharedServer::join().await?;
-    let name = format!("test_{}", Uuid::new_v4().simple());
-    let client = server.administrator("postgres").await?;
-    client
-        .batch_execute(&format!(
-            "CREATE DATABASE {name} TEMPLATE {} OWNER leasehold_owner",
-            server.template()
-        ))
-        .await?;
-    let urls = DatabaseUrls::new(server.socket_dir(), &name);
-    let database = TestDatabase { urls, name, _server: server };
+async fn create_migrated() -> Result<TestDatabase, Failure> {
+    let database = create(&server::template_name()).await?;
     // Objects outside the database (containers, say) name their log: two tests must never share one.
     let client = database.administrator().await?;
     client
@@ -62,6 +52,17 @@ async fn create() -> Result<TestDatabase, Failure> {
         )
         .await?;
     Ok(database)
+}
+
+async fn create(template: &str) -> Result<TestDatabase, Failure> {
+    let server = SharedServer::join().await?;
+    let name = format!("test_{}", Uuid::new_v4().simple());
+    let client = server.administrator("postgres").await?;
+    client
+        .batch_execute(&format!("CREATE DATABASE {name} TEMPLATE {template} OWNER leasehold_owner"))
+        .await?;
+    let urls = DatabaseUrls::new(server.socket_dir(), &name);
+    Ok(TestDatabase { urls, name, _server: server })
 }
 
 impl TestDatabase {
@@ -107,6 +108,26 @@ impl TestDatabase {
     /// When the server refuses it.
     pub async fn administrator(&self) -> Result<Client, tokio_postgres::Error> {
         crate::embedded::connect(&self.administrator_url()).await
+    }
+}
+
+/// A session on `url`, driven until the client is dropped.
+///
+/// # Errors
+/// When the server refuses it.
+pub async fn connect(url: &str) -> Result<Client, tokio_postgres::Error> {
+    crate::embedded::connect(url).await
+}
+
+/// A database of the shared server that is empty: not even migrated. For tests of the migrations themselves.
+///
+/// # Panics
+/// When the server cannot be started or refuses.
+pub async fn empty_database() -> TestDatabase {
+    match create("template1").await {
+        Ok(database) => database,
+        #[expect(clippy::panic, reason = "test support: there is nobody to report to")]
+        Err(error) => panic!("no test database: {error:#?}"),
     }
 }
 

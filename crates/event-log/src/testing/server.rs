@@ -32,7 +32,6 @@ done
 #[derive(Debug)]
 pub(super) struct SharedServer {
     socket_dir: PathBuf,
-    template: String,
     _user: File,
 }
 
@@ -54,8 +53,7 @@ impl SharedServer {
             Some(urls) if answers(&urls).await => urls,
             _ => start_server(&dir, &data).await?,
         };
-        let template = format!("template_{}", crate::schema::fingerprint());
-        let server = Self { socket_dir: urls.socket_dir().to_owned(), template, _user: user };
+        let server = Self { socket_dir: urls.socket_dir().to_owned(), _user: user };
         server.ensure_template().await?;
         drop(start);
         Ok(server)
@@ -63,10 +61,6 @@ impl SharedServer {
 
     pub(super) fn socket_dir(&self) -> &Path {
         &self.socket_dir
-    }
-
-    pub(super) fn template(&self) -> &str {
-        &self.template
     }
 
     /// A session of the administrator.
@@ -77,17 +71,23 @@ impl SharedServer {
     /// Migrates under another name and renames: a process killed half-way leaves no half template.
     async fn ensure_template(&self) -> Result<(), Failure> {
         let client = self.administrator("postgres").await?;
-        let there = client.query_opt("SELECT FROM pg_database WHERE datname = $1", &[&self.template]).await?;
+        let template = template_name();
+        let there = client.query_opt("SELECT FROM pg_database WHERE datname = $1", &[&template]).await?;
         if there.is_some() {
             return Ok(());
         }
-        let unfinished = format!("{}_unfinished", self.template);
+        let unfinished = format!("{template}_unfinished");
         client.batch_execute(&format!("DROP DATABASE IF EXISTS {unfinished} WITH (FORCE)")).await?;
         client.batch_execute(&format!("CREATE DATABASE {unfinished} OWNER leasehold_owner")).await?;
         crate::schema::migrate(&DatabaseUrls::new(&self.socket_dir, &unfinished).migrate_url()).await?;
-        client.batch_execute(&format!("ALTER DATABASE {unfinished} RENAME TO {}", self.template)).await?;
+        client.batch_execute(&format!("ALTER DATABASE {unfinished} RENAME TO {template}")).await?;
         Ok(())
     }
+}
+
+/// Name of the migrated template: another for each state of the migrations.
+pub(super) fn template_name() -> String {
+    format!("template_{}", crate::schema::fingerprint())
 }
 
 async fn answers(urls: &DatabaseUrls) -> bool {

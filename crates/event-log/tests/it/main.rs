@@ -1,12 +1,13 @@
-//! The log on real PostgreSQL. Rows of the list of faults a log must survive are named by their number (T-..).
+//! The log on real PostgreSQL. Rows of the list of faults a log must survive are named by their number (t..).
+#![cfg(test)]
 
-#[cfg(test)]
 mod append;
-#[cfg(test)]
 mod embedded;
-#[cfg(test)]
+mod faults;
 mod guards;
-#[cfg(test)]
+mod instance;
+mod order;
+mod payload;
+mod proxy;
 mod support;
-#[cfg(test)]
 mod verify;
