@@ -6,6 +6,7 @@ mod bounds;
 mod close;
 mod command;
 mod environment;
+mod history;
 mod lease;
 mod outcome;
 mod properties;
