@@ -1,6 +1,8 @@
 //! The queries' way to the database: a small pool of the project role. Each view's queries are in its own folder.
 
-use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod};
+use std::time::Duration;
+
+use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
 use tokio_postgres::NoTls;
 
 use crate::connect;
@@ -9,6 +11,8 @@ use crate::sql::{Conditions, Table};
 
 /// Connections that queries share.
 const CONNECTIONS_MAX: usize = 8;
+/// A query that has no connection by then fails, retryably.
+const CONNECTION_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Reads of the views. Cheap to clone. What it shows is a prefix of the log: [`crate::Runner::wait_for`] waits until an event
 /// is part of it.

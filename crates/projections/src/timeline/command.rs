@@ -1,5 +1,7 @@
 //! What an event about a command says, in words.
 
+use std::collections::BTreeMap;
+
 use events::event::command::{
     CommandAccepted, CommandFinished, CommandInterrupted, CommandKillRequested, CommandStarted, Evidence,
     InterruptCause, KillEnforced, OutputRecord,
@@ -112,14 +114,15 @@ fn arguments(argv: &[String]) -> String {
     shown.join(" ")
 }
 
-/// The keys that are set, with their values.
+/// The keys that are set, by name, with their values.
 fn evidence(evidence: &Evidence) -> String {
     let Ok(serde_json::Value::Object(keys)) = serde_json::to_value(evidence) else { return String::new() };
-    let set = keys.iter().filter(|(_, value)| !value.is_null());
-    set.map(|(key, value)| match value {
-        serde_json::Value::String(text) => format!("{key} {}", Escaped(text)),
-        other => format!("{key} {other}"),
-    })
-    .collect::<Vec<_>>()
-    .join(", ")
+    let set: BTreeMap<_, _> = keys.iter().filter(|(_, value)| !value.is_null()).collect();
+    set.into_iter()
+        .map(|(key, value)| match value {
+            serde_json::Value::String(text) => format!("{key} {}", Escaped(text)),
+            other => format!("{key} {other}"),
+        })
+        .collect::<Vec<_>>()
+        .join(", ")
 }

@@ -1,0 +1,165 @@
+//! Verification of logs that are whole, and of logs that are not.
+
+use event_log::embedded::EmbeddedPostgres;
+use event_log::testing::{TestDatabase, test_database};
+use replay::source::Source;
+use serde_json::Value;
+
+use crate::log::{fill, filled, replay, text};
+
+fn verify(url: &str) -> (Option<i32>, Value) {
+    let output = replay(&["--json", "--database-url", url, "verify"]);
+    let report = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)));
+    (output.status.code(), report)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_whole_log_is_valid_and_says_how_much_was_checked() {
+    let database = filled().await;
+    let (code, report) = verify(&database.audit_url());
+    assert_eq!(code, Some(0), "{report:#}");
+    assert_eq!((&report["verdict"], &report["proof"]), (&"valid".into(), &"chain".into()));
+    assert_eq!((&report["events_checked"], &report["streams_checked"]), (&11.into(), &2.into()));
+    let projections = &report["projections"];
+    assert_eq!(projections["rows_checked"], 14, "{report:#}");
+    assert_eq!(projections["rows"]["run_events"], 10);
+    assert_eq!((&projections["position"], &projections["differences_found"]), (&11.into(), &0.into()));
+
+    let output = replay(&["verify", "--database-url", &database.audit_url()]);
+    assert_eq!(output.status.code(), Some(0));
+    let words = text(&output.stdout);
+    assert!(words.contains("checked 11 events in 2 streams"), "{words}");
+    assert!(words.contains("compared 14 rows of 5 views"), "{words}");
+    assert!(words.contains("chain only"), "{words}");
+    assert!(words.ends_with("\nvalid\n"), "{words}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_log_is_no_success() {
+    let database = test_database().await;
+    let (code, report) = verify(&database.audit_url());
+    assert_eq!((code, &report["verdict"], &report["events_checked"]), (Some(4), &"empty".into(), &0.into()));
+}
+
+/// Changes stored bytes as only a superuser can, after taking the guards away.
+async fn tamper(database: &TestDatabase, statement: &str) {
+    let administrator = database.administrator().await.unwrap();
+    let tables = ["log.events", "log.event_bodies", "log.events_p0", "log.event_bodies_p0"];
+    for table in tables {
+        administrator.batch_execute(&format!("ALTER TABLE {table} DISABLE TRIGGER ALL")).await.unwrap();
+    }
+    let changed = administrator.execute(statement, &[]).await.unwrap();
+    assert!(changed > 0, "{statement} changed nothing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_changed_column_is_found() {
+    let faults = [
+        ("UPDATE log.events SET version = 40 WHERE position = 3", "column version"),
+        ("UPDATE log.events SET type_id = 41 WHERE position = 3", "column type_id"),
+        ("UPDATE log.events SET event_id = gen_random_uuid() WHERE position = 3", "column event_id"),
+        ("UPDATE log.events SET tenant = gen_random_uuid() WHERE position = 3", "column tenant"),
+        (
+            "UPDATE log.events SET recorded_at = recorded_at + interval '1 us' WHERE position = 3",
+            "column recorded_at",
+        ),
+        ("UPDATE log.events SET leaf = sha256('other') WHERE position = 3", "leaf"),
+        ("UPDATE log.events SET header = header || ' '::bytea WHERE position = 3", "header"),
+        ("UPDATE log.event_bodies SET body = body || ' '::bytea WHERE position = 3", "body"),
+        ("UPDATE log.event_bodies SET salt = sha256('other') WHERE position = 3", "body"),
+        ("DELETE FROM log.event_bodies WHERE position = 3", "body is missing"),
+        ("DELETE FROM log.events WHERE position = 3", "no event from here"),
+        ("DELETE FROM log.events WHERE position = 10", "the head says 11"),
+        ("UPDATE log.streams SET tip = sha256('other') WHERE category = 'run'", "the tip of stream"),
+        ("UPDATE log.log_head SET next_position = 12", "the head says 12"),
+    ];
+    let database = filled().await;
+    let administrator = database.administrator().await.unwrap();
+    let tables = ["events", "event_bodies", "streams", "log_head"];
+    for table in tables {
+        administrator
+            .batch_execute(&format!("CREATE TABLE {table}_kept AS TABLE log.{table}"))
+            .await
+            .unwrap();
+    }
+    for (statement, expected) in faults {
+        tamper(&database, statement).await;
+        let (code, report) = verify(&database.audit_url());
+        assert_eq!(code, Some(2), "{statement}: {report:#}");
+        assert_eq!(report["verdict"], "tampered");
+        let told = report["faults"].to_string();
+        assert!(told.contains(expected), "{statement}: {told}");
+        for table in tables {
+            let restore = format!("DELETE FROM log.{table}; INSERT INTO log.{table} TABLE {table}_kept");
+            administrator.batch_execute(&restore).await.unwrap();
+        }
+    }
+    assert_eq!(verify(&database.audit_url()).0, Some(0), "put right again, it is valid");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changed_projections_are_found_and_named() {
+    let database = filled().await;
+    tamper(&database, "UPDATE views.commands SET killed_by = 'MEMORY'").await;
+    let (code, report) = verify(&database.audit_url());
+    assert_eq!(code, Some(2), "{report:#}");
+    assert_eq!(report["faults_found"], 0, "the log itself is whole");
+    let difference = &report["projections"]["differences"][0];
+    assert_eq!((&difference["view"], &difference["kind"]), (&"commands".into(), &"differs".into()));
+    assert_eq!(difference["columns"], serde_json::json!(["killed_by"]));
+    let words = text(&replay(&["verify", "--database-url", &database.audit_url()]).stdout);
+    assert!(
+        words.contains("DIFFERENCE in commands: 01955f3c-7d00-7000-8000-000000000005 has another killed_by"),
+        "{words}"
+    );
+    assert!(words.contains("TAMPERED"), "{words}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn projections_ahead_of_the_log_are_found() {
+    let database = filled().await;
+    tamper(&database, "UPDATE views.consumers SET position = 50").await;
+    let (code, report) = verify(&database.audit_url());
+    assert_eq!(code, Some(2), "{report:#}");
+    let reason = report["projections"]["not_compared"].as_str().unwrap();
+    assert!(reason.contains("position 50") && reason.contains("position 11"), "{reason}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_session_cannot_write_whatever_its_role() {
+    let database = filled().await;
+    let source = Source::Url(database.administrator_url());
+    let refused = source.with(async |client| Ok(client.batch_execute("DELETE FROM views.runs").await?)).await;
+    let words = refused.unwrap_err().with_causes();
+    assert!(words.contains("read-only transaction"), "{words}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_embedded_database_is_found_by_its_directory_only_while_it_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().to_str().unwrap();
+    let output = replay(&["verify", "--data", data]);
+    assert_eq!(output.status.code(), Some(4));
+    assert!(text(&output.stderr).contains("no database is running on"), "{}", text(&output.stderr));
+
+    let server = EmbeddedPostgres::start(directory.path()).await.unwrap();
+    event_log::migrate(&server.migrate_url()).await.unwrap();
+    fill(&server.append_url(), &server.project_url()).await;
+    let output = replay(&["--data", data, "--json", "verify"]);
+    assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), text(&output.stderr));
+    server.stop().await.unwrap();
+    let output = replay(&["verify", "--data", data]);
+    assert_eq!(output.status.code(), Some(4), "stopped again");
+}
+
+#[test]
+fn a_database_that_does_not_answer_is_unreadable() {
+    let output = replay(&["verify", "--database-url", "postgresql://leasehold_audit@127.0.0.1:1/leasehold"]);
+    assert_eq!(output.status.code(), Some(4));
+    assert!(
+        text(&output.stderr).starts_with("leasehold-replay: the database did not answer"),
+        "{}",
+        text(&output.stderr)
+    );
+}
