@@ -19,7 +19,7 @@ pub(crate) const ADMINISTRATOR: &str = "leasehold_administrator";
 /// How long a start may take: recovery after a hard stop included.
 const START_LIMIT: Duration = Duration::from_secs(60);
 /// Pause between two looks at a condition.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// A log larger than this is begun anew.
 const LOG_BYTES_MAX: u64 = 8 << 20;
 
@@ -122,7 +122,7 @@ impl Cluster {
         postgres.spawn().map_err(io)
     }
 
-    /// Stops whatever serves this cluster and removes what a killed server left; nothing to stop is success.
+    /// Stops whatever serves this cluster; nothing to stop is success.
     pub(crate) async fn stop(&self) -> Result<(), EmbeddedError> {
         for mode in ["fast", "immediate"] {
             if live_postmaster(&self.data).is_none() {
@@ -139,10 +139,20 @@ impl Cluster {
                 detail: "the server did not stop".to_owned(),
             });
         }
-        let stale = self.data.join("postmaster.pid");
-        match fs::remove_file(&stale) {
+        self.remove_misleading_lock()
+    }
+
+    /// The server itself replaces the lock file of a dead predecessor, once that one's sessions have let go of its memory. Only
+    /// a file whose number now belongs to some other process would stop it for ever.
+    fn remove_misleading_lock(&self) -> Result<(), EmbeddedError> {
+        let path = self.data.join("postmaster.pid");
+        let Some(pid) = lock_file_pid(&self.data) else { return Ok(()) };
+        if !Path::new(&format!("/proc/{pid}")).exists() {
+            return Ok(());
+        }
+        match fs::remove_file(&path) {
             Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-                Err(EmbeddedError::Io { what: "remove a stale lock", path: stale, source })
+                Err(EmbeddedError::Io { what: "remove a stale lock", path, source })
             }
             _ => Ok(()),
         }
@@ -179,13 +189,16 @@ impl Cluster {
 /// Process id of the server that runs on `data`. The lock file alone proves nothing: after a hard stop its number may belong
 /// to any process, so the process itself is asked what it is.
 pub(crate) fn live_postmaster(data: &Path) -> Option<u32> {
-    let text = fs::read_to_string(data.join("postmaster.pid")).ok()?;
-    let pid: u32 = text.lines().next()?.trim().parse().ok()?;
+    let pid = lock_file_pid(data)?;
     let command_line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let mut words = command_line.split(|byte| *byte == 0);
     let is_server = words.next().is_some_and(|program| program.ends_with(b"postgres"));
     let data = data.as_os_str().as_encoded_bytes();
     (is_server && words.any(|word| word == data)).then_some(pid)
+}
+
+fn lock_file_pid(data: &Path) -> Option<u32> {
+    fs::read_to_string(data.join("postmaster.pid")).ok()?.lines().next()?.trim().parse().ok()
 }
 
 /// Whether the server accepts sessions.

@@ -116,6 +116,11 @@ impl EmbeddedPostgres {
 
 #[cfg(any(test, feature = "test-support"))]
 impl EmbeddedPostgres {
+    /// Leaves as a killed owner would: nothing is stopped, only the lock is free.
+    pub fn vanish(mut self) {
+        self.running = false;
+    }
+
     /// Gives up ownership: the server keeps running. Answers its process id.
     pub(crate) fn detach(mut self) -> Option<u32> {
         self.running = false;

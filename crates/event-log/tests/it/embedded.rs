@@ -75,6 +75,34 @@ async fn a_killed_server_is_replaced_and_its_stale_lock_removed() {
 }
 
 #[tokio::test(flavor = "local")]
+async fn a_lock_file_that_names_a_foreign_process_is_no_obstacle() {
+    let dir = reachable_dir();
+    let server = EmbeddedPostgres::start(dir.path()).await.unwrap();
+    server.stop().await.unwrap();
+    // After a power cut the number may belong to anyone: here to this test.
+    let lock = dir.path().join("postgres/data/postmaster.pid");
+    std::fs::write(&lock, format!("{}\n/elsewhere\n0\n5432\n", std::process::id())).unwrap();
+    assert!(find_running(dir.path()).is_none());
+    let again = EmbeddedPostgres::start(dir.path()).await.unwrap();
+    again.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_server_whose_owner_vanished_is_taken_over() {
+    let dir = reachable_dir();
+    let server = EmbeddedPostgres::start(dir.path()).await.unwrap();
+    let pid = postmaster_pid(&dir.path().join("postgres/data"));
+    let url = server.append_url();
+    // As after kill -9: no destructor ran, but the owner's lock is free.
+    server.vanish();
+    assert!(find_running(dir.path()).is_some());
+    let again = EmbeddedPostgres::start(dir.path()).await.unwrap();
+    assert_eq!(postmaster_pid(&dir.path().join("postgres/data")), pid);
+    assert_eq!(again.append_url(), url);
+    again.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "local")]
 async fn a_directory_out_of_the_servers_reach_is_served_from_elsewhere() {
     // 0700 of our own: out of reach only when we are root.
     let dir = temp_dir(0o700);
