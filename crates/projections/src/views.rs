@@ -29,8 +29,12 @@ impl Views {
     pub fn connect(project_url: &str) -> Result<Self, ViewsError> {
         let config = connect::config(project_url, "leasehold views")?;
         let manager = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let pool =
-            Pool::builder(Manager::from_config(config, NoTls, manager)).max_size(CONNECTIONS_MAX).build()?;
+        let pool = Pool::builder(Manager::from_config(config, NoTls, manager))
+            .max_size(CONNECTIONS_MAX)
+            .runtime(Runtime::Tokio1)
+            .wait_timeout(Some(CONNECTION_WAIT_MAX))
+            .create_timeout(Some(CONNECTION_WAIT_MAX))
+            .build()?;
         Ok(Self { pool })
     }
 
