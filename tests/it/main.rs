@@ -3,4 +3,6 @@
 mod architecture;
 mod faults;
 mod flow;
+mod http;
+mod openapi;
 mod reconcile;

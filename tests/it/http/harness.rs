@@ -1,0 +1,106 @@
+//! The service in process: the real router on a random loopback port, the real log and projections on a database of the test's
+//! own, the fake runtime, which can be told to fail.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use event_log::testing::{TestDatabase, test_database};
+use event_log::{EventLog, LogConfig};
+use events::event::command::InterruptCause;
+use events::spec::{ImageDigest, Mechanism};
+use events::{NodeId, Position};
+use runtime_adapter::fake::FakeAdapter;
+use service::composition::{Database, Foundation, Runtime, Service};
+use service::config::{Config, Sources};
+use service::environments::Ports;
+use service::tokens::{Tokens, generate};
+use tests::api::Client;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+/// Longest drain of a test's service: what still runs then is killed.
+const DRAIN: Duration = Duration::from_millis(100);
+
+/// A running service and its client.
+pub(super) struct Api {
+    client: Client,
+    /// Its runtime.
+    pub fake: FakeAdapter,
+    log: EventLog,
+    service: Service,
+    close: oneshot::Sender<()>,
+    listener: JoinHandle<std::io::Result<()>>,
+    _database: TestDatabase,
+}
+
+impl Deref for Api {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl Api {
+    /// Composes and listens.
+    pub(super) async fn start() -> Self {
+        let database = test_database().await;
+        let urls = Database { append_url: database.append_url(), project_url: database.project_url() };
+        let foundation = Foundation::lay(urls, NodeId(Uuid::now_v7())).await.expect("the log opens");
+        let log = EventLog::open(LogConfig::new(&database.append_url())).await.expect("the log opens");
+        let clock = foundation.log.clock().clone();
+        let image: ImageDigest = format!("sha256:{}", "ab".repeat(32)).parse().expect("a digest");
+        let fake = FakeAdapter::new(Arc::new(move || clock.now()), image.clone());
+        let runtime = Runtime {
+            ports: Ports {
+                execution: Arc::new(fake.clone()),
+                workspace: Arc::new(fake.clone()),
+                inventory: Arc::new(fake.clone()),
+            },
+            mechanism: Mechanism::Fake,
+            image_digest: image,
+        };
+        let config = Config::load(&Sources::default()).expect("the defaults are valid");
+        let token = generate();
+        let service = Service::start(foundation, runtime, &config, Tokens::development(&token))
+            .await
+            .expect("the service starts");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let (close, closed) = oneshot::channel::<()>();
+        let router = service::http::router(Arc::clone(&service.app));
+        let server = axum::serve(listener, router).with_graceful_shutdown(async move { drop(closed.await) });
+        let listener = tokio::task::spawn(async move { server.await });
+        Self { client: Client::new(address, token), fake, log, service, close, listener, _database: database }
+    }
+
+    /// A client for another task.
+    pub(super) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// The log's next position: equal before and after means that nothing was recorded.
+    pub(super) async fn head(&self) -> Position {
+        self.log.head().await.expect("the log answers")
+    }
+
+    /// The sandbox of an environment dies.
+    pub(super) fn lose(&self, environment_id: &str) {
+        let environment_id = environment_id.parse().expect("a UUID");
+        self.fake.lose(environment_id, InterruptCause::SandboxLost);
+    }
+
+    /// Stops as the process does: commands are killed, environments removed, connections drained.
+    pub(super) async fn stop(self) {
+        self.service.stop(DRAIN, true).await;
+        drop(self.close);
+        tokio::time::timeout(Duration::from_secs(20), self.listener)
+            .await
+            .expect("connections end")
+            .expect("joined")
+            .expect("the listener ends well");
+    }
+}
