@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod app;
+pub mod cli;
 pub mod composition;
 pub mod config;
 pub mod environments;

@@ -1,0 +1,61 @@
+//! Exit codes. Scripts rely on them; they are never given another meaning.
+//!
+//! | code | meaning |
+//! |---|---|
+//! | 0 | done |
+//! | 1 | refused or failed; the message says why |
+//! | 2 | wrong usage or configuration |
+//! | 69 | the service, the engine or the database does not answer; trying again may help |
+//! | 124 | `run`: the command was killed by its time limit |
+//! | 125 | `run`: the command has no result, for a reason that is not its own |
+//! | 137 | `run`: the command was killed for another reason |
+//!
+//! `run` answers the command's own exit code in every other case.
+
+use std::process::ExitCode;
+
+/// Refused or failed.
+pub const FAILED: u8 = 1;
+/// Wrong usage or configuration.
+pub const USAGE: u8 = 2;
+/// Something that is needed does not answer.
+pub const UNAVAILABLE: u8 = 69;
+/// `run`: killed by its time limit.
+pub const TIMED_OUT: u8 = 124;
+/// `run`: no result.
+pub const NO_RESULT: u8 = 125;
+/// `run`: killed for another reason.
+pub const KILLED: u8 = 137;
+
+/// Why a program ends otherwise than wished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The exit code.
+    pub code: u8,
+    /// For the person in front of it.
+    pub message: String,
+}
+
+impl Failure {
+    /// Refused or failed.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self { code: FAILED, message: message.into() }
+    }
+
+    /// Wrong usage or configuration.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self { code: USAGE, message: message.into() }
+    }
+
+    /// Something does not answer.
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self { code: UNAVAILABLE, message: message.into() }
+    }
+}
+
+/// Tells the person and answers the code.
+#[expect(clippy::print_stderr, reason = "this is where people are told")]
+pub(super) fn report(failure: &Failure) -> ExitCode {
+    eprintln!("leasehold: {}", failure.message);
+    ExitCode::from(failure.code)
+}
