@@ -50,8 +50,12 @@ pub(crate) fn fold(rows: &mut Rows<CommandRow>, run_id: RunId, recorded: &Record
         return;
     }
     let Some(command_id) = key(event) else { return };
-    // The one outcome is the first one; nothing changes a command after it.
-    if rows.get(command_id).is_none_or(|row| row.state.is_ended()) {
+    // The first start and the first outcome count; nothing changes a command after its outcome.
+    let counts = |row: &CommandRow| match event {
+        Event::CommandStarted(_) => row.state == CommandStatus::Accepted,
+        _ => !row.state.is_ended(),
+    };
+    if !rows.get(command_id).is_some_and(counts) {
         return;
     }
     rows.change(command_id, |row| {

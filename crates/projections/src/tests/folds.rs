@@ -11,7 +11,6 @@ use events::run::{EnvironmentPhase, LeasePhase, RunPhase};
 use events::{Epoch, Event, Position, RunId};
 
 use super::samples::*;
-use crate::fold::Touched;
 use crate::{CommandStatus, Folded, NotContiguous};
 
 fn folded(history: impl IntoIterator<Item = Event>) -> Folded {
@@ -243,61 +242,4 @@ fn a_gap_and_a_repetition_are_refused_and_change_nothing() {
     }
     assert_eq!(folded.leases.get(lease(1)).unwrap().state, LeasePhase::Live);
     assert_eq!(folded.next, Position(1));
-}
-
-#[test]
-fn a_page_names_every_row_that_its_events_change() {
-    let history = [
-        acquired(1),
-        requested(1),
-        provisioned(1),
-        accepted(1, 1),
-        started(1),
-        finished(1),
-        released(1),
-        teardown(1, TeardownCause::Released),
-        destroyed(1),
-        Event::RunCloseRequested(RunCloseRequested {}),
-    ];
-    let page: Vec<_> = (0..).zip(history).map(|(position, event)| recorded(position, event)).collect();
-    // Cut at every place: the rows before the cut are what a table would hold, loaded only by the keys of the rest.
-    let mut whole = Folded::default();
-    page.iter().for_each(|event| whole.apply(event).unwrap());
-    for cut in 0..=page.len() {
-        let mut before = Folded::default();
-        page[..cut].iter().for_each(|event| before.apply(event).unwrap());
-        let touched = Touched::by(&page[cut..]);
-        let mut after = Folded { next: before.next, ..Folded::default() };
-        after.leases =
-            crate::Rows::from_table(touched.leases.iter().filter_map(|id| before.leases.get(*id).cloned()));
-        after.environments = crate::Rows::from_table(
-            touched.environments.iter().filter_map(|id| before.environments.get(*id).cloned()),
-        );
-        after.commands = crate::Rows::from_table(
-            touched.commands.iter().filter_map(|id| before.commands.get(*id).cloned()),
-        );
-        after.runs =
-            crate::Rows::from_table(touched.runs.iter().filter_map(|key| before.runs.get(*key).cloned()));
-        page[cut..].iter().for_each(|event| after.apply(event).unwrap());
-        for row in after.leases.changed() {
-            before.leases.put(row.clone());
-        }
-        for row in after.environments.changed() {
-            before.environments.put(row.clone());
-        }
-        for row in after.commands.changed() {
-            before.commands.put(row.clone());
-        }
-        for row in after.runs.changed() {
-            before.runs.put(row.clone());
-        }
-        assert_eq!(before.leases.get(lease(1)), whole.leases.get(lease(1)), "cut at {cut}");
-        assert_eq!(
-            before.environments.get(environment(1)),
-            whole.environments.get(environment(1)),
-            "cut at {cut}"
-        );
-        assert_eq!(before.commands.get(command(1)), whole.commands.get(command(1)), "cut at {cut}");
-        assert_eq!(before.runs.get((tenant(), run())), whole.runs.get((tenant(), run())), "cut at {cut}");
-    }
 }
