@@ -7,9 +7,14 @@ use futures::TryStreamExt as _;
 use tokio_postgres::GenericClient;
 use tokio_postgres::types::ToSql;
 
+use crate::environments::EnvironmentRow;
 use crate::error::ViewsError;
 use crate::fold::Folded;
+use crate::leases::LeaseRow;
 use crate::rows::Rows;
+use crate::run_events::RunEventRow;
+use crate::runs::RunRow;
+use crate::sealed::{ColumnDigests, Sealed};
 use crate::session::{CONSUMER, to_leaf};
 use crate::sql::Table;
 
@@ -120,20 +125,23 @@ pub async fn compare(client: &impl GenericClient, folded: Folded) -> Result<Comp
             kind: DifferenceKind::Differs { columns: vec![column] },
         });
     }
-    compare_view(client, folded.leases, &mut comparison).await?;
-    compare_view(client, folded.environments, &mut comparison).await?;
-    compare_view(client, folded.commands, &mut comparison).await?;
-    compare_view(client, folded.runs, &mut comparison).await?;
-    compare_view(client, folded.run_events, &mut comparison).await?;
+    compare_view(client, folded.leases, Sealed::<LeaseRow>::new(), &mut comparison).await?;
+    compare_view(client, folded.environments, Sealed::<EnvironmentRow>::new(), &mut comparison).await?;
+    compare_view(client, folded.commands, folded.sealed_commands, &mut comparison).await?;
+    compare_view(client, folded.runs, Sealed::<RunRow>::new(), &mut comparison).await?;
+    compare_view(client, folded.run_events, Sealed::<RunEventRow>::new(), &mut comparison).await?;
     Ok(comparison)
 }
 
 async fn compare_view<R: Table>(
     client: &impl GenericClient,
     mut fresh: Rows<R>,
+    mut sealed: Sealed<R>,
     comparison: &mut Comparison,
 ) -> Result<(), ViewsError> {
-    comparison.rows.insert(R::NAME, fresh.len() as u64);
+    // A row that is there again after it was sealed is the newer one.
+    sealed.retain(|key, _| fresh.get(*key).is_none());
+    comparison.rows.insert(R::NAME, (fresh.len() + sealed.len()) as u64);
     let sql = format!("SELECT {} FROM views.{} ORDER BY {}", R::select_list(""), R::NAME, R::KEY.join(", "));
     let none: [&(dyn ToSql + Sync); 0] = [];
     let rows = client.query_raw(&sql, none).await?;
@@ -149,26 +157,25 @@ async fn compare_view<R: Table>(
             }
             Err(error) => return Err(error),
         };
-        let kind = match fresh.remove(live.key()) {
+        let expected = match fresh.remove(live.key()) {
             Some(fresh) if fresh == live => continue,
-            Some(fresh) => DifferenceKind::Differs { columns: differing(&fresh, &live)? },
+            Some(fresh) => Some(ColumnDigests::of(&fresh)?),
+            None => sealed.remove(&live.key()),
+        };
+        let kind = match expected {
+            Some(expected) => {
+                let columns = expected.differing::<R>(&ColumnDigests::of(&live)?);
+                if columns.is_empty() {
+                    continue;
+                }
+                DifferenceKind::Differs { columns }
+            }
             None => DifferenceKind::Surplus,
         };
-        comparison.found(Difference { view: R::NAME, row: live.name(), kind });
+        comparison.found(Difference { view: R::NAME, row: R::key_name(live.key()), kind });
     }
-    for missing in fresh.iter() {
-        let kind = DifferenceKind::Missing;
-        comparison.found(Difference { view: R::NAME, row: missing.name(), kind });
+    for row in fresh.iter().map(|row| R::key_name(row.key())).chain(sealed.into_keys().map(R::key_name)) {
+        comparison.found(Difference { view: R::NAME, row, kind: DifferenceKind::Missing });
     }
     Ok(())
-}
-
-/// Names of the columns in which two rows differ.
-fn differing<R: Table>(fresh: &R, live: &R) -> Result<Vec<&'static str>, ViewsError> {
-    let (fresh, live) = (fresh.params()?, live.params()?);
-    let pairs = R::COLUMNS.iter().zip(fresh.iter().zip(live.iter()));
-    let differs = |(column, (fresh, live)): (&&'static str, (_, _))| {
-        (format!("{fresh:?}") != format!("{live:?}")).then_some(*column)
-    };
-    Ok(pairs.filter_map(differs).collect())
 }

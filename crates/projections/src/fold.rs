@@ -7,10 +7,12 @@ use events::{CommandId, EnvironmentId, LeaseId, Position, RunId, TenantId};
 
 use crate::commands::CommandRow;
 use crate::environments::EnvironmentRow;
+use crate::error::ViewsError;
 use crate::leases::LeaseRow;
 use crate::rows::Rows;
 use crate::run_events::RunEventRow;
 use crate::runs::RunRow;
+use crate::sealed::{ColumnDigests, Sealed};
 use crate::{commands, environments, leases, run_events, runs};
 
 /// An event came out of order: the log is not what it must be, or the reader is wrong.
@@ -40,6 +42,8 @@ pub struct Folded {
     pub runs: Rows<RunRow>,
     /// Events by run.
     pub run_events: Rows<RunEventRow>,
+    /// Commands with an outcome, as far as [`Folded::seal`] has put them away.
+    pub(crate) sealed_commands: Sealed<CommandRow>,
 }
 
 impl Folded {
@@ -59,6 +63,24 @@ impl Folded {
             environments::fold::fold(&mut self.environments, run_id, recorded, event);
             commands::fold::fold(&mut self.commands, run_id, recorded, event);
             runs::fold::fold(&mut self.runs, run_id, recorded, event);
+        }
+        Ok(())
+    }
+}
+
+impl Folded {
+    /// Keeps only digests of the commands that have their outcome, for a later [`crate::compare()`]: nothing changes them any
+    /// more, and they hold the outputs. Call it now and then during a long fold.
+    ///
+    /// # Errors
+    /// When a row has a value that no table could hold.
+    pub fn seal(&mut self) -> Result<(), ViewsError> {
+        let ended: Vec<CommandId> =
+            self.commands.iter().filter(|row| row.state.is_ended()).map(|row| row.command_id).collect();
+        for command_id in ended {
+            if let Some(row) = self.commands.remove(command_id) {
+                self.sealed_commands.insert(command_id, ColumnDigests::of(&row)?);
+            }
         }
         Ok(())
     }

@@ -20,6 +20,7 @@ mod rows;
 pub mod run_events;
 mod runner;
 pub mod runs;
+mod sealed;
 mod session;
 mod sql;
 mod supervise;

@@ -11,8 +11,8 @@ pub trait Row: Clone + PartialEq + std::fmt::Debug {
     /// Its key.
     fn key(&self) -> Self::Key;
 
-    /// Its key for people.
-    fn name(&self) -> String;
+    /// A key for people.
+    fn key_name(key: Self::Key) -> String;
 }
 
 /// Rows of one view by key, with the keys that were changed.
@@ -58,6 +58,7 @@ impl<R: Row> Rows<R> {
 
     /// Takes a row out.
     pub fn remove(&mut self, key: R::Key) -> Option<R> {
+        self.changed.remove(&key);
         self.rows.remove(&key)
     }
 

@@ -16,6 +16,8 @@ pub use report::{Projections, Report, Verdict};
 
 /// Faults that are told one by one.
 const FAULTS_TOLD_MAX: usize = 100;
+/// Outputs of at most this many events are in memory at once.
+const SEAL_EVERY: u64 = 256;
 /// Below this a verification is over before a progress line could be read.
 const PROGRESS_EVENTS_MIN: u64 = 50_000;
 
@@ -38,6 +40,9 @@ pub async fn verify(source: &Source) -> Result<Report, ReplayError> {
             let on_event = |recorded: &events::stored::Recorded| {
                 if recorded.position < until {
                     whole &= folded.apply(recorded).is_ok();
+                    if recorded.position.get().is_multiple_of(SEAL_EVERY) {
+                        whole &= folded.seal().is_ok();
+                    }
                 }
             };
             let log = event_log::verify::verify(&transaction, options, on_event, tell).await?;

@@ -140,7 +140,7 @@ impl Row for CommandRow {
         self.command_id
     }
 
-    fn name(&self) -> String {
-        self.command_id.to_string()
+    fn key_name(key: Self::Key) -> String {
+        key.to_string()
     }
 }

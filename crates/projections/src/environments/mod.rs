@@ -87,7 +87,7 @@ impl Row for EnvironmentRow {
         self.environment_id
     }
 
-    fn name(&self) -> String {
-        self.environment_id.to_string()
+    fn key_name(key: Self::Key) -> String {
+        key.to_string()
     }
 }

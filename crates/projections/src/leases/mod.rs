@@ -88,7 +88,7 @@ impl Row for LeaseRow {
         self.lease_id
     }
 
-    fn name(&self) -> String {
-        self.lease_id.to_string()
+    fn key_name(key: Self::Key) -> String {
+        key.to_string()
     }
 }

@@ -39,7 +39,7 @@ impl Row for RunEventRow {
         self.position
     }
 
-    fn name(&self) -> String {
-        self.position.to_string()
+    fn key_name(key: Self::Key) -> String {
+        key.to_string()
     }
 }

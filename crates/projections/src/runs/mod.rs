@@ -31,7 +31,7 @@ impl Row for RunRow {
         (self.tenant, self.run_id)
     }
 
-    fn name(&self) -> String {
-        format!("{} of tenant {}", self.run_id, self.tenant)
+    fn key_name(key: Self::Key) -> String {
+        format!("{} of tenant {}", key.1, key.0)
     }
 }

@@ -50,11 +50,22 @@ fn fresh(history: &[Recorded]) -> Folded {
     folded
 }
 
+/// The same, with every command put away as soon as it has ended.
+fn sealed(history: &[Recorded]) -> Folded {
+    let mut folded = Folded::default();
+    for event in history {
+        folded.apply(event).unwrap();
+        folded.seal().unwrap();
+    }
+    folded
+}
+
 async fn assert_equal_to(database: &TestDatabase, history: &[Recorded]) {
     let client = database.administrator().await.unwrap();
     let found = compare(&client, fresh(history)).await.unwrap();
     assert!(found.is_equal(), "{found:#?}");
     assert!(found.rows_total() > 0 || history.is_empty(), "nothing was compared");
+    assert_eq!(compare(&client, sealed(history)).await.unwrap(), found);
 }
 
 #[tokio::test]
@@ -239,6 +250,7 @@ async fn every_kind_of_wrong_row_is_found() {
             "Differs { columns: [\"exit_code\"] }",
         ),
         ("UPDATE views.commands SET stdout = '[]' WHERE exit_code = 0", "Unreadable"),
+        ("DELETE FROM views.commands WHERE exit_code = 0", "Missing"),
         ("DELETE FROM views.runs", "Missing"),
         ("INSERT INTO views.run_events SELECT 99, tenant, run_id, 1 FROM views.runs", "Surplus"),
         (
@@ -251,6 +263,7 @@ async fn every_kind_of_wrong_row_is_found() {
         client.batch_execute("BEGIN").await.unwrap();
         client.batch_execute(statement).await.unwrap();
         let found = compare(&client, fresh(&history)).await.unwrap();
+        assert_eq!(compare(&client, sealed(&history)).await.unwrap(), found);
         client.batch_execute("ROLLBACK").await.unwrap();
         assert!(!found.is_equal(), "{statement}");
         assert!(format!("{:?}", found.differences).contains(expected), "{statement}: {found:#?}");
