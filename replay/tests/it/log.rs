@@ -17,9 +17,10 @@ use events::event::environment::{
 use events::event::lease::{LeaseAcquired, LeaseReleased};
 use events::event::service::{OrphanDeleted, OrphanKind};
 use events::spec::{Limits, Mechanism};
-use events::stored::{NewEvent, StreamName};
+use events::stored::{Header, NewEvent, StreamName, body_commitment, leaf_hash};
 use events::{
     CommandId, EnvironmentId, Epoch, Event, EventId, InstanceId, LeaseId, NodeId, RunId, TenantId, Timestamp,
+    Version,
 };
 use projections::Runner;
 use uuid::Uuid;
@@ -162,6 +163,37 @@ pub(crate) async fn fill(append_url: &str, project_url: &str) {
     let runner = Runner::start(log.clone(), project_url).unwrap();
     runner.wait_until(log.head().await.unwrap(), Duration::from_secs(20)).await.unwrap();
     runner.stop().await;
+}
+
+/// Appends an event that this version does not know, sound in every byte, to the run's stream.
+pub(crate) async fn append_unknown(database: &TestDatabase) {
+    let log = EventLog::open(LogConfig::new(database.append_url())).await.unwrap();
+    let stream = StreamName::run(tenant(), run());
+    let last = log.read_stream(&stream, Version(10), 1).await.unwrap().remove(0);
+    let (salt, body) = ([7_u8; 32], b"{}".as_slice());
+    let header = Header {
+        event_id: EventId(uuid(50)),
+        version: last.header.version.next(),
+        prev_leaf: hex::encode(last.leaf),
+        kind: "BridgeCallDreamt".to_owned(),
+        body_commit: hex::encode(body_commitment(&salt, body)),
+        ..last.header
+    };
+    let bytes = header.to_canonical().unwrap();
+    let (salt, leaf, version) = (salt.to_vec(), leaf_hash(&bytes).to_vec(), 11_i64);
+    let recorded_at = header.recorded_at.unix_micros();
+    let administrator = database.administrator().await.unwrap();
+    administrator
+        .execute(
+            "WITH head AS (UPDATE log.log_head SET next_position = next_position + 1 RETURNING next_position - 1 AS position), \
+             body AS (INSERT INTO log.event_bodies SELECT position, $1, $2 FROM head), \
+             stream AS (UPDATE log.streams SET version = $3, tip = $4 WHERE category = 'run' RETURNING id) \
+             INSERT INTO log.events SELECT position, stream.id, $3, 9999, $5, $6, \
+             'epoch'::timestamptz + $8::bigint * interval '1 us', $4, $7 FROM head, stream",
+            &[&salt, &body, &version, &leaf, &uuid(50), &tenant().as_uuid(), &bytes, &recorded_at],
+        )
+        .await
+        .unwrap();
 }
 
 pub(crate) async fn filled() -> TestDatabase {

@@ -5,7 +5,7 @@ use event_log::testing::{TestDatabase, test_database};
 use replay::source::Source;
 use serde_json::Value;
 
-use crate::log::{fill, filled, replay, text};
+use crate::log::{append_unknown, fill, filled, replay, text};
 
 fn verify(url: &str) -> (Option<i32>, Value) {
     let output = replay(&["--json", "--database-url", url, "verify"]);
@@ -96,6 +96,23 @@ async fn every_changed_column_is_found() {
         }
     }
     assert_eq!(verify(&database.audit_url()).0, Some(0), "put right again, it is valid");
+}
+
+/// Whole bytes that say something new are no tampering: a newer version wrote them.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_of_a_newer_version_is_unreadable() {
+    let database = filled().await;
+    append_unknown(&database).await;
+    let (code, report) = verify(&database.audit_url());
+    assert_eq!((code, &report["verdict"]), (Some(4), &"unreadable".into()), "{report:#}");
+    assert_eq!((&report["events_checked"], &report["faults_found"]), (&12.into(), &1.into()));
+    assert!(report["faults"][0].to_string().contains("BridgeCallDreamt"), "{report:#}");
+    assert_eq!(report["projections"]["differences_found"], 0, "up to their position they are right");
+
+    let output = replay(&["timeline", "--database-url", &database.audit_url()]);
+    assert_eq!(output.status.code(), Some(4));
+    assert_eq!(text(&output.stdout).lines().count(), 12, "a header and everything before it");
+    assert!(text(&output.stderr).contains("position 11"), "{}", text(&output.stderr));
 }
 
 #[tokio::test(flavor = "multi_thread")]

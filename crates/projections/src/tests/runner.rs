@@ -5,6 +5,7 @@ use std::time::Duration;
 use event_log::testing::{TestDatabase, test_database};
 use event_log::{AppendRequest, EventLog, Expected, LogConfig};
 use events::event::EventType;
+use events::event::command::CommandFinished;
 use events::event::environment::TeardownCause;
 use events::stored::{Header, StreamName, body_commitment, leaf_hash};
 use events::{Event, Position, Version};
@@ -335,4 +336,28 @@ async fn a_runs_history_is_paged_from_the_log() {
         let page = views.run_events(&log, who, which, &RunEventFilter::default(), 100).await.unwrap();
         assert_eq!((page.items, page.next_cursor), (vec![], None));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_large_events_are_shorter_and_none_is_lost() {
+    let database = test_database().await;
+    let log = open(&database).await;
+    let large = CommandFinished { stdout: output(&"x".repeat(400 * 1024)), ..finished_body(1) };
+    for _ in 0..30 {
+        append(&log, [Event::CommandFinished(large.clone())]).await;
+    }
+    let runner = Runner::start(log.clone(), &database.project_url()).unwrap();
+    runner.wait_for(Position(29), LONG).await.unwrap();
+    let views = Views::connect(&database.project_url()).unwrap();
+    let mut filter = RunEventFilter::default();
+    let (mut pages, mut seen) = (0, Vec::new());
+    loop {
+        let page = views.run_events(&log, None, run(), &filter, 100).await.unwrap();
+        pages += 1;
+        seen.extend(page.items.iter().map(|item| item.position.get()));
+        let Some(cursor) = page.next_cursor else { break };
+        filter.after = Some(cursor.0);
+    }
+    assert!(pages > 1, "12 MB came in one page");
+    assert_eq!(seen, (0..30).collect::<Vec<_>>());
 }
