@@ -275,3 +275,17 @@ async fn an_upload_that_breaks_off_leaves_the_old_file() {
     );
     api.stop().await;
 }
+
+/// A large upload that is refused at its head still gets its answer, not a torn connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_upload_is_answered() {
+    let api = Api::start().await;
+    let (_, lease) = api.lease().await;
+    api.post_empty(&format!("/v1/leases/{}/release", id(&lease, "lease_id"))).await;
+    let bytes = "x".repeat(8 * 1024 * 1024);
+    for n in 0..20 {
+        let (status, problem) = put(&api, &format!("{}/file", files(&lease)), bytes.clone()).await;
+        assert_eq!((status, &problem["code"]), (409, &json!("lease_lost")), "{n}: {problem}");
+    }
+    api.stop().await;
+}

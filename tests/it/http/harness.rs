@@ -93,6 +93,11 @@ impl Api {
         self.fake.lose(environment_id, InterruptCause::SandboxLost);
     }
 
+    /// What a stop begins with.
+    pub(super) fn refuse_new_work(&self) {
+        self.service.app.refuse_new_work();
+    }
+
     /// Stops as the process does: commands are killed, environments removed, connections drained.
     pub(super) async fn stop(self) {
         self.service.stop(DRAIN, true).await;

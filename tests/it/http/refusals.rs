@@ -364,3 +364,29 @@ async fn a_file_larger_than_its_workspace_is_refused() {
     assert_eq!(api.get(&target).await.0, 404, "nothing of it is kept");
     api.stop().await;
 }
+
+/// A service that stops takes nothing new, and still says how things stand.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopping_service_takes_nothing_new() {
+    let api = Api::start().await;
+    let (_, lease) = api.lease().await;
+    let path = format!("/v1/leases/{}", id(&lease, "lease_id"));
+    api.refuse_new_work();
+    let head = api.head().await;
+    for (method, path, body) in [
+        (Method::POST, format!("/v1/runs/{}/leases", Uuid::now_v7()), r#"{"ttl_seconds":60}"#),
+        (Method::POST, format!("{path}/commands"), r#"{"argv":["true"]}"#),
+        (Method::PUT, format!("{path}/files/a"), "x"),
+    ] {
+        let request = api.request(method, &path).header(CONTENT_TYPE, "application/json").body(body);
+        let response = request.send().await.expect("an answer");
+        assert!(response.headers().contains_key("retry-after"), "{path}");
+        let (status, problem) = answer(response).await;
+        assert_eq!(status, 503, "{path}: {problem}");
+        assert_problem(&problem, 503, "unavailable", &path);
+    }
+    assert_eq!(api.head().await, head, "nothing was recorded");
+    assert_eq!(api.get(&path).await.0, 200);
+    assert_eq!(api.get("/readyz").await.0, 503);
+    api.stop().await;
+}

@@ -183,6 +183,13 @@ mod tests {
         assert_eq!(read(&headers, Body::empty(), 128).await.unwrap_err().code(), Code::PayloadTooLarge);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_come_is_given_up() {
+        let never = Body::from_stream(futures::stream::pending::<Result<Bytes, std::io::Error>>());
+        let late = read(&HeaderMap::new(), never, 128).await.unwrap_err();
+        assert_eq!(late.code(), Code::RequestTimeout);
+    }
+
     #[test]
     fn json_says_so() {
         let with = |value: &'static str| {

@@ -308,3 +308,42 @@ impl IntoResponse for Problem {
         response
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_of_the_service_keeps_its_words() {
+        let refused = |pointer: &str| ServiceError::Invalid {
+            pointer: pointer.to_owned(),
+            detail: "is above the ceiling".to_owned(),
+        };
+        let problem = Problem::from(refused("/limits/pids_max"));
+        assert_eq!(problem.code(), Code::InvalidRequest);
+        assert_eq!(problem.errors, [FieldError::new("/limits/pids_max", "is above the ceiling")]);
+        let problem = Problem::from(ServiceError::QueueFull { waiting: 64 });
+        let document = problem.document("id");
+        assert_eq!((document.status, document.code, document.retryable), (429, "queue_full", true));
+        assert_eq!(document.detail, "64 commands are already waiting in this environment");
+        assert_eq!(document.request_id, "id");
+        for (what, code) in [("file", Code::FileNotFound), ("lease", Code::NotFound), ("run", Code::NotFound)]
+        {
+            assert_eq!(Problem::from(ServiceError::NotFound { what }).code(), code, "{what}");
+        }
+    }
+
+    #[test]
+    fn headers_follow_the_status() {
+        for code in Code::ALL {
+            let response = Problem::new(*code, "x").into_response();
+            assert_eq!(response.status(), code.status());
+            let has = |name| response.headers().contains_key(name);
+            assert_eq!(has(header::WWW_AUTHENTICATE), code.status() == StatusCode::UNAUTHORIZED);
+            let later = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
+            assert_eq!(has(header::RETRY_AFTER), later.contains(&code.status()), "{code:?}");
+            // A client may always repeat what it is told to repeat later.
+            assert!(code.retryable() || !has(header::RETRY_AFTER), "{code:?}");
+        }
+    }
+}
