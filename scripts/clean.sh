@@ -32,7 +32,8 @@ our_images() {
 
 clean() {
   refuse_while_serving
-  clear_demo
+  remove_data_dir "$DEMO_DATA"
+  remove_data_dir "$SCRATCH/dev"
   if have docker && engine_runs; then
     docker ps --all --quiet --filter label=leasehold.log | remove_each containers docker rm --force --volumes
     docker volume ls --quiet --filter label=leasehold.log | remove_each volumes docker volume rm --force

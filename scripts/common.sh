@@ -39,6 +39,13 @@ as_root() {
   if [[ $EUID -eq 0 ]]; then "$@"; else sudo -- "$@"; fi
 }
 
+# A zombie still has a name and a number; only one that can still act counts as alive.
+process_is_live() { # pid, process name
+  [[ $1 =~ ^[0-9]+$ && $(cat "/proc/$1/comm" 2>/dev/null) == "$2" ]] &&
+    [[ $(awk '$1 == "State:" {print $2}' "/proc/$1/status" 2>/dev/null) != [ZX] ]]
+}
+process_is_gone() { ! process_is_live "$@"; }
+
 # Polls a condition until it holds or the deadline passes; the pause only spaces the tries.
 wait_until() { # seconds, command...
   local deadline=$((SECONDS + $1))

@@ -64,19 +64,14 @@ follow_output() { # command id
 
 # What an earlier demo left when it was killed: its service, its database server, its directory.
 clear_demo() {
-  local pid_file pid
-  for pid_file in "$DEMO_WORK/serve.pid" $(as_root find "$DEMO_DATA" -name postmaster.pid 2>/dev/null); do
-    pid=$(as_root head -n 1 "$pid_file" 2>/dev/null) || continue
-    if process_is_live "$pid" leasehold; then
-      as_root kill -TERM "$pid"
-    elif process_is_live "$pid" postgres; then
-      as_root kill -INT "$pid"
-    else
-      continue
-    fi
-    wait_until 60 eval "! process_is_live $pid leasehold && ! process_is_live $pid postgres" || die "process $pid of an earlier demo does not end"
-  done
-  as_root rm -rf -- "$DEMO_DATA" "$DEMO_WORK"
+  local pid
+  pid=$(cat -- "$DEMO_WORK/serve.pid" 2>/dev/null) || pid=""
+  if process_is_live "$pid" leasehold; then
+    kill -TERM "$pid"
+    wait_until 90 process_is_gone "$pid" leasehold || die "the service of an earlier demo (process $pid) does not end"
+  fi
+  remove_data_dir "$DEMO_DATA"
+  rm -rf -- "$DEMO_WORK"
   mkdir -p -- "$DEMO_WORK"
 }
 
@@ -190,7 +185,7 @@ demo() {
     expect "$kind left" "$left" ""
     show "$kind of this log left in the engine: 0"
   done
-  [[ -z $(as_root find "$DEMO_DATA" -name postmaster.pid) ]] || fail "the embedded PostgreSQL still runs"
+  no_postmaster "$DEMO_DATA" || fail "the embedded PostgreSQL still runs"
   show "PostgreSQL stopped"
   printf '\ndemo: everything as promised.\n'
 }

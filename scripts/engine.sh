@@ -16,12 +16,6 @@ DOCKERD_START_SECONDS=60
 engine_runs() { docker info >/dev/null 2>&1; }
 daemon_answers() { as_root docker info >/dev/null 2>&1; }
 
-# A zombie still has a name and a number; only one that can still act counts as alive.
-process_is_live() { # pid, process name
-  [[ $1 =~ ^[0-9]+$ && $(cat "/proc/$1/comm" 2>/dev/null) == "$2" ]] &&
-    [[ $(awk '$1 == "State:" {print $2}' "/proc/$1/status" 2>/dev/null) != [ZX] ]]
-}
-
 pid_file_is_live() { # file, process name
   local pid
   pid=$(as_root cat -- "$1" 2>/dev/null) && process_is_live "$pid" "$2"
