@@ -21,7 +21,7 @@
 //! are bounded by the request and need none.
 //!
 //! Paths are raw bytes relative to the workspace, at most [`MAX_PATH_BYTES`]; components of 1 to 255 bytes, no
-//! `.`, `..`, NUL. The top-level name `.leasehold` does not exist for this channel.
+//! `.`, `..`, NUL; anything else is `PathRefused`. The top-level name `.leasehold` does not exist for this channel.
 
 mod request;
 mod response;

@@ -2,7 +2,7 @@
 
 use super::super::codec::{Put, Take};
 use super::super::frame::{Frame, ProtocolError, check_stream};
-use super::super::{Hello, MAX_DATA_BYTES, MAX_NONCE_BYTES, MAX_PATH_BYTES, MAX_PAYLOAD_BYTES};
+use super::super::{Hello, MAX_DATA_BYTES, MAX_NONCE_BYTES, MAX_PAYLOAD_BYTES};
 
 /// Host to guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -253,14 +253,14 @@ impl Frame for Request {
             },
             7 => Self::Read {
                 id,
-                path: take.bytes("path", MAX_PATH_BYTES)?,
+                path: take.bytes("path", MAX_PAYLOAD_BYTES)?,
                 offset: take.u64("offset")?,
                 max_bytes: take.u64("max_bytes")?,
                 allow_partial: take.bool("allow_partial")?,
             },
             8 => Self::Write {
                 id,
-                path: take.bytes("path", MAX_PATH_BYTES)?,
+                path: take.bytes("path", MAX_PAYLOAD_BYTES)?,
                 max_bytes: take.u64("max_bytes")?,
                 create_only: take.bool("create_only")?,
             },
@@ -269,15 +269,15 @@ impl Frame for Request {
             10 => Self::WriteEnd { id },
             11 => Self::List {
                 id,
-                path: take.bytes("path", MAX_PATH_BYTES)?,
+                path: take.bytes("path", MAX_PAYLOAD_BYTES)?,
                 recursive: take.bool("recursive")?,
                 limit: take.u32("limit")?,
-                cursor: take.bytes("cursor", MAX_PATH_BYTES)?,
+                cursor: take.bytes("cursor", MAX_PAYLOAD_BYTES)?,
             },
-            12 => Self::Stat { id, path: take.bytes("path", MAX_PATH_BYTES)? },
+            12 => Self::Stat { id, path: take.bytes("path", MAX_PAYLOAD_BYTES)? },
             13 => Self::Remove {
                 id,
-                path: take.bytes("path", MAX_PATH_BYTES)?,
+                path: take.bytes("path", MAX_PAYLOAD_BYTES)?,
                 recursive: take.bool("recursive")?,
             },
             14 => Self::Credit { id, bytes: take.u32("bytes")? },

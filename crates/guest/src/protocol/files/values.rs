@@ -170,6 +170,17 @@ pub struct Change {
     pub sha256: Option<[u8; 32]>,
 }
 
+impl ChangedPath {
+    /// What a change costs of a diff's path bytes.
+    #[must_use]
+    pub fn encoded_bytes(&self) -> usize {
+        match self {
+            Self::Path(path) => path.len(),
+            Self::Digest { sha256, .. } => sha256.len() + 8,
+        }
+    }
+}
+
 impl Entry {
     /// What an `Entry` frame costs in credit, in bytes.
     #[must_use]

@@ -1,6 +1,5 @@
 //! What a command starts with.
 
-use super::super::MAX_PATH_BYTES;
 use super::super::codec::{Put, Take};
 use super::super::frame::ProtocolError;
 use super::{MAX_ARGS, MAX_ENV, MAX_START_BYTES};
@@ -76,7 +75,7 @@ impl StartCommand {
         if argv.is_empty() {
             return Err(take.malformed("argv"));
         }
-        let cwd = take.bytes("cwd", MAX_PATH_BYTES)?;
+        let cwd = take.bytes("cwd", MAX_START_BYTES)?;
         let vars = count(take, "env", MAX_ENV)?;
         let env = (0..vars)
             .map(|_| Ok((text(take, "env name", true)?, text(take, "env value", false)?)))

@@ -1,28 +1,36 @@
-//! The host's side of a spawn channel, as small as it can be: blocking, one command at a time unless a test
-//! drives the frames itself.
+//! The host's side of a spawn channel, as small as it can be: one command at a time unless a test drives the
+//! frames itself.
 
 use std::collections::VecDeque;
-use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::ops::{Deref, DerefMut};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use guest::protocol::spawn::{ExitStatus, Exited, Output, Rlimits, StartCommand, ToGuest, ToHost};
-use guest::protocol::{CREDIT_WINDOW_BYTES, Decoder, Hello, MAX_DATA_BYTES, encode};
+use guest::protocol::{CREDIT_WINDOW_BYTES, Hello, MAX_DATA_BYTES};
 
-/// No test waits longer than this for a frame.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+use crate::wire::Wire;
 
 pub(crate) const UID: u32 = 61_234;
 
 pub(crate) struct Channel {
-    pub(crate) child: Child,
-    pub(crate) workspace: tempfile::TempDir,
-    stdin: Option<ChildStdin>,
-    frames: Receiver<ToHost>,
+    wire: Wire<ToHost>,
+    workspace: tempfile::TempDir,
     next_stream: u32,
     pub(crate) hello: Hello,
+}
+
+impl Deref for Channel {
+    type Target = Wire<ToHost>;
+    fn deref(&self) -> &Self::Target {
+        &self.wire
+    }
+}
+
+impl DerefMut for Channel {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.wire
+    }
 }
 
 /// Everything one command did.
@@ -71,80 +79,15 @@ pub(crate) fn shell(script: &str) -> StartCommand {
 impl Channel {
     pub(crate) fn open() -> Self {
         let workspace = tempfile::tempdir().unwrap();
-        open_to_all(workspace.path());
-        Self::open_on(PathBuf::from(env!("CARGO_BIN_EXE_guest")), workspace)
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "the test plays the container engine")]
-    fn open_on(binary: PathBuf, workspace: tempfile::TempDir) -> Self {
-        let mut child = std::process::Command::new(binary)
-            .arg("spawn")
-            .arg("--workspace")
-            .arg(workspace.path())
-            .env_clear()
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let stdin = child.stdin.take();
-        let mut stdout = child.stdout.take().unwrap();
-        let (sender, frames) = channel();
-        std::thread::spawn(move || {
-            let mut decoder = Decoder::<ToHost>::new();
-            let mut buffer = vec![0; 64 * 1024];
-            loop {
-                let length = stdout.read(&mut buffer).unwrap();
-                if length == 0 {
-                    decoder.finish().unwrap();
-                    return;
-                }
-                decoder.feed(&buffer[..length]);
-                while let Some(frame) = decoder.next_frame().unwrap() {
-                    if sender.send(frame).is_err() {
-                        return;
-                    }
-                }
-            }
-        });
-        let mut channel = Self { child, workspace, stdin, frames, next_stream: 0, hello: Hello::host() };
-        channel.send(&ToGuest::Hello(Hello::host()));
-        let ToHost::Hello(hello) = channel.receive() else { panic!("the first frame is not a hello") };
-        channel.hello = hello;
-        channel
+        std::fs::set_permissions(workspace.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        let mut wire = Wire::open("spawn", workspace.path());
+        wire.send(&ToGuest::Hello(Hello::host()));
+        let ToHost::Hello(hello) = wire.receive() else { panic!("the first frame is not a hello") };
+        Self { wire, workspace, next_stream: 0, hello }
     }
 
     pub(crate) fn path(&self) -> &Path {
         self.workspace.path()
-    }
-
-    pub(crate) fn send(&mut self, frame: &ToGuest) {
-        let mut bytes = Vec::new();
-        encode(frame, &mut bytes);
-        self.stdin.as_mut().unwrap().write_all(&bytes).unwrap();
-    }
-
-    pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
-        // A guest that objects to the first bytes may be gone before the last.
-        let _ = self.stdin.as_mut().unwrap().write_all(bytes);
-    }
-
-    pub(crate) fn close_stdin(&mut self) {
-        self.stdin = None;
-    }
-
-    pub(crate) fn receive(&mut self) -> ToHost {
-        self.frames.recv_timeout(PATIENCE).expect("no frame in time")
-    }
-
-    /// Waits until the guest has closed its output.
-    pub(crate) fn wait_for_end(&mut self) {
-        loop {
-            match self.frames.recv_timeout(PATIENCE) {
-                Ok(_) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
-                Err(RecvTimeoutError::Timeout) => panic!("the guest did not end"),
-            }
-        }
     }
 
     pub(crate) fn start(&mut self, command: StartCommand) -> u32 {
@@ -218,33 +161,4 @@ impl Channel {
             }
         }
     }
-}
-
-impl Drop for Channel {
-    fn drop(&mut self) {
-        self.stdin = None;
-        let _ = self.child.wait();
-    }
-}
-
-/// Lets the command's user in.
-pub(crate) fn open_to_all(path: &Path) {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
-}
-
-/// Waits for a condition, never longer than [`PATIENCE`].
-pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !condition() {
-        assert!(Instant::now() < deadline, "{what} did not happen in time");
-        std::thread::yield_now();
-    }
-}
-
-/// True while a process of this id exists and is no zombie.
-pub(crate) fn is_alive(pid: u32) -> bool {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    let state = stat.rsplit(')').next().unwrap().trim_start().chars().next();
-    !matches!(state, Some('Z' | 'X'))
 }

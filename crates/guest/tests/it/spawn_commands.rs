@@ -1,28 +1,13 @@
-//! `guest spawn` as a plain process, through its real channel. Needs root, as the guest does.
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod support;
+//! `guest spawn`: how a command starts, what it sees, what its streams carry.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::time::Duration;
 
 use guest::protocol::spawn::{ExitStatus, Output, ToGuest, ToHost};
 use guest::protocol::{CREDIT_WINDOW_BYTES, PROTOCOL_VERSION};
-use support::{Channel, UID, command, eventually, is_alive, shell};
 
-/// Bytes that repeat nowhere soon, so that a lost or swapped piece shows.
-fn pattern(length: usize) -> Vec<u8> {
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    std::iter::repeat_with(|| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    })
-    .flatten()
-    .take(length)
-    .collect()
-}
+use crate::spawn_host::{Channel, UID, command, shell};
+use crate::wire::pattern;
 
 #[test]
 fn greets_with_its_version() {
@@ -124,30 +109,6 @@ fn no_stdin_is_end_of_file_and_so_is_an_empty_one() {
         let outcome = channel.run_with(command(&["cat"]), stdin);
         assert_eq!((outcome.code(), outcome.stdout.len()), (ExitStatus::Code(0), 0));
     }
-}
-
-#[test]
-fn leftovers_are_killed_and_counted() {
-    let mut channel = Channel::open();
-    let outcome = channel.run(shell("sleep 600 & echo $!"));
-    assert_eq!(outcome.code(), ExitStatus::Code(0));
-    assert_eq!((outcome.exited().stragglers, outcome.exited().clean), (1, true));
-    assert!(!is_alive(outcome.stdout_text().trim().parse().unwrap()));
-
-    // Double fork into a session of its own, output detached, TERM and HUP ignored.
-    let script = "trap '' TERM HUP; (setsid sh -c 'sleep 601 & sleep 602 & echo ready > up; wait' \
-                  >/dev/null 2>&1 &); while [ ! -e up ]; do :; done; exit 5";
-    let outcome = channel.run(shell(script));
-    assert_eq!(outcome.code(), ExitStatus::Code(5));
-    assert_eq!((outcome.exited().stragglers, outcome.exited().clean), (3, true));
-}
-
-#[test]
-fn leftovers_that_end_by_themselves_keep_their_output() {
-    let mut channel = Channel::open();
-    let outcome = channel.run(shell("(sleep 0.01; echo late) & echo early"));
-    assert_eq!(outcome.stdout_text(), "early\nlate\n");
-    assert_eq!(outcome.exited().stragglers, 0);
 }
 
 #[test]
@@ -257,172 +218,11 @@ fn standard_streams_can_be_opened_again() {
 }
 
 #[test]
-fn trusted_processes_cannot_be_touched() {
-    let mut channel = Channel::open();
-    let spawn = channel.child.id();
-    let outcome = channel.run(shell(&format!(
-        "for pid in {spawn} $PPID; do kill -9 $pid && echo killed; kill -STOP $pid && echo stopped; \
-         cat /proc/$pid/environ && echo read; cat /proc/$pid/mem && echo read; \
-         echo forged > /proc/$pid/fd/1 && echo forged; done; exit 3"
-    )));
-    assert_eq!(outcome.code(), ExitStatus::Code(3));
-    assert_eq!(outcome.stdout_text(), "");
-    assert_eq!(channel.run(command(&["true"])).code(), ExitStatus::Code(0));
-}
-
-#[test]
 fn limits_reach_the_child() {
     let mut channel = Channel::open();
     let mut limited = shell("head -c 20000 /dev/zero > f; wc -c < f");
     limited.rlimits.fsize = Some(10_000);
     assert_eq!(channel.run(limited).stdout_text().trim(), "10000");
-}
-
-#[test]
-fn one_foreground_command_and_many_behind() {
-    let mut channel = Channel::open();
-    let mut first = shell("echo $$; exec sleep 600");
-    first.background = true;
-    let background = channel.start(first);
-    let ToHost::Started { pid, .. } = channel.receive() else { panic!("not started") };
-    let ToHost::Data { .. } = channel.receive() else { panic!("no output") };
-    assert_eq!(channel.run(shell("exit 4")).code(), ExitStatus::Code(4), "beside it");
-    assert!(is_alive(pid), "another command's end is not its end");
-
-    let foreground = channel.start(shell("sleep 600"));
-    let ToHost::Started { .. } = channel.receive() else { panic!("not started") };
-    let refused = channel.run(shell("true"));
-    assert_eq!(refused.start_failed.map(|(code, errno, _)| (code, errno)), Some((126, 16)));
-
-    for stream in [background, foreground] {
-        channel.send(&ToGuest::Kill { stream });
-        let exited = loop {
-            match channel.receive() {
-                ToHost::Exited { stream: ended, exited } if ended == stream => break exited,
-                ToHost::OutputClosed { .. } => {}
-                frame => panic!("unexpected {frame:?}"),
-            }
-        };
-        assert_eq!((exited.status, exited.clean), (ExitStatus::Signal(9), true));
-    }
-    assert!(!is_alive(pid));
-    channel.send(&ToGuest::Kill { stream: background });
-    channel.send(&ToGuest::Credit { stream: background, output: Output::Stdout, bytes: 5 });
-    channel.send(&ToGuest::Ping { token: 7 });
-    loop {
-        match channel.receive() {
-            ToHost::Pong { token } => break assert_eq!(token, 7, "late frames are ignored"),
-            ToHost::OutputClosed { .. } => {}
-            frame => panic!("unexpected {frame:?}"),
-        }
-    }
-}
-
-#[test]
-fn a_kill_takes_the_whole_tree() {
-    let mut channel = Channel::open();
-    let mut tree = shell("trap '' TERM; setsid sleep 600 & sleep 601 & echo $! ; wait");
-    tree.background = true;
-    let stream = channel.start(tree);
-    let sleeper: u32 = loop {
-        match channel.receive() {
-            ToHost::Data { bytes, .. } => break String::from_utf8(bytes).unwrap().trim().parse().unwrap(),
-            ToHost::Started { .. } => {}
-            frame => panic!("unexpected {frame:?}"),
-        }
-    };
-    channel.send(&ToGuest::Kill { stream });
-    loop {
-        match channel.receive() {
-            ToHost::Exited { exited, .. } => {
-                assert_eq!((exited.status, exited.stragglers), (ExitStatus::Signal(9), 2));
-                break;
-            }
-            ToHost::OutputClosed { .. } => {}
-            frame => panic!("unexpected {frame:?}"),
-        }
-    }
-    assert!(!is_alive(sleeper));
-}
-
-/// Starts a stubborn tree and gives the pids of its two processes.
-fn stubborn(channel: &mut Channel) -> [u32; 2] {
-    channel.start(shell("trap '' TERM HUP INT; setsid sleep 600 & echo $!; wait"));
-    let mut pids = [0, 0];
-    while pids.contains(&0) {
-        match channel.receive() {
-            ToHost::Started { pid, .. } => pids[0] = pid,
-            ToHost::Data { bytes, .. } => pids[1] = String::from_utf8(bytes).unwrap().trim().parse().unwrap(),
-            frame => panic!("unexpected {frame:?}"),
-        }
-    }
-    assert!(pids.iter().all(|pid| is_alive(*pid)));
-    pids
-}
-
-#[test]
-fn the_hosts_end_kills_everything() {
-    let mut channel = Channel::open();
-    let pids = stubborn(&mut channel);
-    channel.close_stdin();
-    channel.wait_for_end();
-    assert!(pids.iter().all(|pid| !is_alive(*pid)), "dead before the channel closed");
-    assert_eq!(channel.child.wait().unwrap().code(), Some(0));
-}
-
-#[test]
-fn a_killed_spawn_takes_its_commands_with_it() {
-    let mut channel = Channel::open();
-    let pids = stubborn(&mut channel);
-    channel.child.kill().unwrap();
-    channel.wait_for_end();
-    eventually("the end of the orphans", || pids.iter().all(|pid| !is_alive(*pid)));
-}
-
-#[test]
-fn a_killed_shim_is_a_lost_command() {
-    let mut channel = Channel::open();
-    let pids = stubborn(&mut channel);
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pids[0])).unwrap();
-    let shim: i32 = stat.rsplit(')').next().unwrap().split_whitespace().nth(1).unwrap().parse().unwrap();
-    rustix::process::kill_process(
-        rustix::process::Pid::from_raw(shim).unwrap(),
-        rustix::process::Signal::KILL,
-    )
-    .unwrap();
-    loop {
-        match channel.receive() {
-            ToHost::Exited { exited, .. } => {
-                assert_eq!((exited.status, exited.clean), (ExitStatus::Lost, false));
-                break;
-            }
-            ToHost::OutputClosed { .. } => {}
-            frame => panic!("unexpected {frame:?}"),
-        }
-    }
-    assert!(pids.iter().all(|pid| !is_alive(*pid)));
-    assert_eq!(channel.child.try_wait().unwrap(), None, "spawn goes on");
-}
-
-#[test]
-fn a_broken_protocol_ends_the_channel_and_the_commands() {
-    let violations: [&[u8]; 4] = [
-        &[0xff; 16],
-        // A frame of a stream that was never started.
-        &[0, 0, 0, 0, 6, 99, 0, 0, 0],
-        // A second hello would need a payload; an empty one is malformed.
-        &[0, 0, 0, 0, 1, 0, 0, 0, 0],
-        // Oversize.
-        &[0xff, 0xff, 0xff, 0x7f, 3, 1, 0, 0, 0],
-    ];
-    for violation in violations {
-        let mut channel = Channel::open();
-        let pids = stubborn(&mut channel);
-        channel.send_raw(violation);
-        channel.wait_for_end();
-        assert!(pids.iter().all(|pid| !is_alive(*pid)));
-        assert_eq!(channel.child.wait().unwrap().code(), Some(3));
-    }
 }
 
 #[test]
@@ -438,8 +238,7 @@ fn stdin_without_credit_is_a_violation() {
         guest::protocol::encode(&ToGuest::StdinData { stream, bytes: piece.clone() }, &mut frames);
     }
     channel.send_raw(&frames);
-    channel.wait_for_end();
-    assert_eq!(channel.child.wait().unwrap().code(), Some(3));
+    assert_eq!(channel.wait_for_end(), Some(3));
 }
 
 #[test]
@@ -473,38 +272,6 @@ fn files_belong_to_the_commands_user() {
     assert_eq!(channel.run(shell("echo x > made")).code(), ExitStatus::Code(0));
     let made = std::fs::metadata(channel.path().join("made")).unwrap();
     assert_eq!((made.uid(), made.gid(), made.mode() & 0o777), (UID, UID, 0o644));
-}
-
-#[test]
-fn a_stopped_group_does_not_hide_from_a_kill() {
-    let mut channel = Channel::open();
-    let mut stopped = shell("kill -STOP 0; echo never");
-    stopped.background = true;
-    let stream = channel.start(stopped);
-    let ToHost::Started { pid, .. } = channel.receive() else { panic!("not started") };
-    eventually("the stop", || {
-        std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") T "))
-    });
-    channel.send(&ToGuest::Kill { stream });
-    loop {
-        match channel.receive() {
-            ToHost::Exited { exited, .. } => {
-                break assert_eq!((exited.status, exited.clean), (ExitStatus::Signal(9), true));
-            }
-            ToHost::OutputClosed { .. } => {}
-            frame => panic!("unexpected {frame:?}"),
-        }
-    }
-}
-
-#[test]
-fn a_fork_loop_left_behind_is_swept() {
-    let mut channel = Channel::open();
-    // Each generation forks the next and ends: never the same process twice.
-    let outcome = channel.run(shell("f() { (f) & }; (f) & exit 0"));
-    let exited = outcome.exited();
-    assert_eq!(exited.status, ExitStatus::Code(0));
-    assert!(exited.clean, "{exited:?}");
 }
 
 #[test]

@@ -1,0 +1,342 @@
+//! The files channel: one reader of frames, one thread per request.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use guest::protocol::files::{FilesErrorCode, Request, Response, Usage};
+use guest::protocol::spawn::CounterSource;
+use guest::protocol::{CREDIT_WINDOW_BYTES, Decoder, HEARTBEAT_INTERVAL_MS, Hello, MISSED_HEARTBEATS};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::failure::Failure;
+use super::list::{self, Page};
+use super::private::Private;
+use super::read::{self, Wanted};
+use super::remove;
+use super::reply::{Conversation, Message, Output};
+use super::snapshot::{Snapshot, measure};
+use super::workspace::{Owner, Workspace};
+use super::write;
+
+/// Most requests at once; one more fails with Io and EAGAIN.
+const MAX_REQUESTS: usize = 64;
+
+/// Stack of a request's thread, in bytes: nothing here recurses.
+const STACK_BYTES: usize = 256 * 1024;
+
+/// Most frames written in one go.
+const BATCH_FRAMES: usize = 256;
+
+/// Why serving ended.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Ended {
+    #[error("the host is gone")]
+    HostGone,
+    #[error("the host broke the protocol: {0}")]
+    Violation(String),
+}
+
+/// What there is after `Init` or `Adopt`.
+pub(super) struct Ready {
+    pub(super) owner: Owner,
+    pub(super) private: Private,
+    nonce: Vec<u8>,
+    snapshot: Mutex<Snapshot>,
+}
+
+impl Ready {
+    /// The baseline; held during a walk.
+    pub(super) fn snapshot(&self) -> MutexGuard<'_, Snapshot> {
+        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Mailbox {
+    sender: Sender<Message>,
+    write_credit: Arc<AtomicU32>,
+}
+
+type Mailboxes = Arc<Mutex<HashMap<u32, Mailbox>>>;
+
+pub(super) struct Server {
+    service: Arc<Service>,
+    output: Arc<Output>,
+    mailboxes: Mailboxes,
+    last_id: u32,
+    greeted: bool,
+    /// When the last frame came; set by the first `Ping`.
+    heard: Option<Instant>,
+}
+
+impl Server {
+    pub(super) fn new(workspace: Workspace) -> Self {
+        Self {
+            service: Arc::new(Service { workspace, ready: OnceLock::new() }),
+            output: Arc::default(),
+            mailboxes: Arc::default(),
+            last_id: 0,
+            greeted: false,
+            heard: None,
+        }
+    }
+
+    /// Serves until the host is gone or breaks the protocol.
+    pub(super) fn serve(mut self) -> Ended {
+        let openat2 = self.service.workspace.has_openat2();
+        let hello = Hello::guest(std::process::id(), CounterSource::None, openat2);
+        self.output.send(&[Response::Hello(hello)]);
+        let mut decoder = Decoder::<Request>::new();
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            if !self.wait_for_input() {
+                return Ended::HostGone;
+            }
+            match rustix::io::read(rustix::stdio::stdin(), &mut buffer) {
+                Ok(0) => return Ended::HostGone,
+                Ok(length) => decoder.feed(&buffer[..length]),
+                Err(Errno::INTR) => continue,
+                Err(_) => return Ended::HostGone,
+            }
+            loop {
+                let handled = match decoder.next_frame() {
+                    Ok(Some(frame)) => self.handle(frame),
+                    Ok(None) => break,
+                    Err(error) => Err(error.to_string()),
+                };
+                if let Err(violation) = handled {
+                    return Ended::Violation(violation);
+                }
+            }
+        }
+    }
+
+    /// False when the heartbeats stopped.
+    fn wait_for_input(&self) -> bool {
+        let silence = Duration::from_millis(HEARTBEAT_INTERVAL_MS * MISSED_HEARTBEATS);
+        loop {
+            let left = self.heard.map(|heard| silence.saturating_sub(heard.elapsed()));
+            let timeout = left.map(|left| Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: i64::from(left.subsec_nanos()),
+            });
+            let stdin = rustix::stdio::stdin();
+            match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], timeout.as_ref()) {
+                Ok(0) if left.is_some_and(|left| left.is_zero()) => return false,
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn handle(&mut self, frame: Request) -> Result<(), String> {
+        if self.greeted == matches!(frame, Request::Hello(_)) {
+            return Err("hello must come first, once".to_owned());
+        }
+        self.heard = self.heard.map(|_| Instant::now());
+        match frame {
+            Request::Hello(hello) if hello.is_compatible() => self.greeted = true,
+            Request::Hello(_) => return Err("another protocol version".to_owned()),
+            Request::Ping { token } => {
+                self.heard = Some(Instant::now());
+                self.output.send(&[Response::Pong { token }]);
+            }
+            Request::WriteData { id, bytes } => {
+                let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                self.deliver(id, Message::Data(bytes), length)?;
+            }
+            Request::WriteEnd { id } => self.deliver(id, Message::End, 0)?,
+            Request::Credit { id, bytes } => self.deliver(id, Message::Credit(bytes), 0)?,
+            Request::Cancel { id } => self.deliver(id, Message::Cancel, 0)?,
+            Request::Init { id, .. }
+            | Request::Adopt { id, .. }
+            | Request::CheckNonce { id, .. }
+            | Request::Measure { id }
+            | Request::Diff { id, .. }
+            | Request::Read { id, .. }
+            | Request::Write { id, .. }
+            | Request::List { id, .. }
+            | Request::Stat { id, .. }
+            | Request::Remove { id, .. } => self.start(id, frame)?,
+        }
+        Ok(())
+    }
+
+    fn deliver(&self, id: u32, message: Message, data_bytes: u32) -> Result<(), String> {
+        if id > self.last_id {
+            return Err("a frame for a request never made".to_owned());
+        }
+        let mailboxes = self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mailbox) = mailboxes.get(&id) else { return Ok(()) };
+        let take = |credit: u32| credit.checked_sub(data_bytes);
+        if mailbox.write_credit.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_err() {
+            return Err("write data without credit".to_owned());
+        }
+        // A request that just ended reads no more.
+        let _ = mailbox.sender.send(message);
+        Ok(())
+    }
+
+    fn start(&mut self, id: u32, request: Request) -> Result<(), String> {
+        if id <= self.last_id {
+            return Err("request ids must increase".to_owned());
+        }
+        self.last_id = id;
+        let (sender, inbox) = channel();
+        let write_credit = Arc::new(AtomicU32::new(CREDIT_WINDOW_BYTES));
+        let mut conversation =
+            Conversation::new(id, Arc::clone(&self.output), inbox, Arc::clone(&write_credit));
+        let mut mailboxes = self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = Response::Error { id, code: FilesErrorCode::Io, errno: Errno::AGAIN.raw_os_error() };
+        if mailboxes.len() >= MAX_REQUESTS {
+            drop(mailboxes);
+            self.output.send(&[refused]);
+            return Ok(());
+        }
+        mailboxes.insert(id, Mailbox { sender, write_credit });
+        drop(mailboxes);
+        let (service, registry) = (Arc::clone(&self.service), Arc::clone(&self.mailboxes));
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
+            let answer = service
+                .answer(request, &mut conversation)
+                .unwrap_or_else(|failure| Response::Error { id, code: failure.code, errno: failure.errno });
+            registry.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+            conversation.send(answer);
+        });
+        if thread.is_err() {
+            self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+            self.output.send(&[refused]);
+        }
+        Ok(())
+    }
+}
+
+struct Service {
+    workspace: Workspace,
+    ready: OnceLock<Ready>,
+}
+
+impl Service {
+    /// Does one request; the answer is its final frame.
+    fn answer(&self, request: Request, conversation: &mut Conversation) -> Result<Response, Failure> {
+        let workspace = &self.workspace;
+        match request {
+            Request::Init { id, uid, gid, nonce } => {
+                let private = Private::create(workspace)?;
+                if private.nonce()?.is_none() {
+                    private.write_nonce(&nonce)?;
+                }
+                let usage = self.adopt(private, Owner { uid, gid }, nonce, conversation)?;
+                Ok(Response::Ready { id, usage })
+            }
+            Request::Adopt { id, uid, gid, nonce } => {
+                let private = Private::open(workspace)?;
+                let usage = self.adopt(private, Owner { uid, gid }, nonce, conversation)?;
+                Ok(Response::Ready { id, usage })
+            }
+            Request::CheckNonce { id, nonce } => {
+                Private::open(workspace)?.check_nonce(&nonce)?;
+                Ok(Response::NonceChecked { id })
+            }
+            Request::Measure { id } => {
+                self.ready()?;
+                let usage = cancellable(conversation, |cancelled| measure(workspace, cancelled))?;
+                Ok(Response::Measured { id, usage })
+            }
+            Request::Diff { max_changes, max_path_bytes, .. } => {
+                self.diff(conversation, max_changes, max_path_bytes)
+            }
+            Request::Read { path, offset, max_bytes, allow_partial, .. } => {
+                self.ready()?;
+                let wanted = Wanted { path: &path, offset, max_bytes, allow_partial };
+                read::read(workspace, conversation, &wanted)
+            }
+            Request::Write { path, max_bytes, create_only, .. } => {
+                write::write(workspace, self.ready()?, conversation, &path, max_bytes, create_only)
+            }
+            Request::List { path, recursive, limit, cursor, .. } => {
+                self.ready()?;
+                let page = Page { path: &path, recursive, limit, cursor: &cursor };
+                list::list(workspace, conversation, &page)
+            }
+            Request::Stat { id, path } => {
+                self.ready()?;
+                read::stat(workspace, id, &path)
+            }
+            Request::Remove { id, path, recursive } => {
+                remove::remove(workspace, self.ready()?, id, &path, recursive)
+            }
+            // The reader of the channel keeps these.
+            Request::Hello(_)
+            | Request::WriteData { .. }
+            | Request::WriteEnd { .. }
+            | Request::Credit { .. }
+            | Request::Cancel { .. }
+            | Request::Ping { .. } => Err(FilesErrorCode::Io.into()),
+        }
+    }
+
+    fn ready(&self) -> Result<&Ready, Failure> {
+        self.ready.get().ok_or_else(|| FilesErrorCode::NotReady.into())
+    }
+
+    /// Checks the nonce, tidies up, takes the baseline. Repeating it takes a new baseline.
+    fn adopt(
+        &self,
+        private: Private,
+        owner: Owner,
+        nonce: Vec<u8>,
+        conversation: &mut Conversation,
+    ) -> Result<Usage, Failure> {
+        private.check_nonce(&nonce)?;
+        if self.ready.get().is_none() {
+            private.clean()?;
+        }
+        let ready = self.ready.get_or_init(|| Ready { owner, private, nonce, snapshot: Mutex::default() });
+        cancellable(conversation, |cancelled| Ok(ready.snapshot().update(&self.workspace, cancelled)?.usage))
+    }
+
+    fn diff(
+        &self,
+        conversation: &mut Conversation,
+        max_changes: u32,
+        max_path_bytes: u32,
+    ) -> Result<Response, Failure> {
+        let ready = self.ready()?;
+        // An empty tree in place of the workspace must never look like "everything was deleted".
+        ready.private.check_nonce(&ready.nonce)?;
+        let id = conversation.id;
+        let difference =
+            cancellable(conversation, |cancelled| ready.snapshot().update(&self.workspace, cancelled))?;
+        let total_changes = difference.changes.len() as u64;
+        let mut path_bytes_left = max_path_bytes as usize;
+        let mut frames = Vec::new();
+        let mut truncated = false;
+        for change in difference.changes {
+            let path_bytes = change.path.encoded_bytes();
+            if frames.len() >= max_changes as usize || path_bytes > path_bytes_left {
+                truncated = true;
+                break;
+            }
+            path_bytes_left -= path_bytes;
+            frames.push(Response::Change { id, change });
+        }
+        for batch in frames.chunks(BATCH_FRAMES) {
+            conversation.send_all(batch);
+        }
+        Ok(Response::DiffEnd { id, usage: difference.usage, total_changes, truncated })
+    }
+}
+
+/// Runs a walk that stops when the host cancels the request.
+fn cancellable<T>(
+    conversation: &mut Conversation,
+    work: impl FnOnce(&dyn Fn() -> bool) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let conversation = std::cell::RefCell::new(conversation);
+    work(&|| conversation.borrow_mut().is_cancelled())
+}

@@ -1,0 +1,273 @@
+//! What the workspace held when it was last looked at, and what changed since.
+//!
+//! Files, symbolic links and special files are remembered, with a content digest; directories are only
+//! measured. A digest is computed anew only when size, mtime, ctime or inode differ.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Bound;
+
+use guest::protocol::MAX_PATH_BYTES;
+use guest::protocol::files::{Change, ChangeKind, ChangedPath, EntryKind, FilesErrorCode, Usage};
+use rustix::fs::{Stat, readlinkat};
+use rustix::io::Errno;
+use sha2::{Digest, Sha256};
+
+use super::failure::Failure;
+use super::metadata::{Stamp, kind, size_bytes};
+use super::walk::{Below, Found, walk};
+use super::workspace::Workspace;
+
+/// Most paths remembered, and most bytes of them: beyond, the workspace cannot be measured.
+const MAX_RECORDS: usize = 1_100_000;
+const MAX_KEY_BYTES: usize = 96 << 20;
+
+/// A path, or for one that is too long to be addressed, NUL, its digest and its length: no path holds NUL.
+type Key = Box<[u8]>;
+
+#[derive(Debug, Clone)]
+struct Record {
+    kind: EntryKind,
+    stamp: Stamp,
+    /// Of the content, or of a link's target. `None`: could not be read unchanged.
+    sha256: Option<[u8; 32]>,
+    /// Number of the walk that saw it last.
+    seen: u64,
+}
+
+/// The baseline.
+#[derive(Default)]
+pub(super) struct Snapshot {
+    records: BTreeMap<Key, Record>,
+    key_bytes: usize,
+    walks: u64,
+}
+
+/// What a walk found out.
+pub(super) struct Difference {
+    /// Sorted by key.
+    pub(super) changes: Vec<Change>,
+    pub(super) usage: Usage,
+}
+
+impl Snapshot {
+    /// Walks the workspace, reports what differs from the baseline and moves it. A failed walk moves nothing.
+    pub(super) fn update(
+        &mut self,
+        workspace: &Workspace,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Difference, Failure> {
+        self.walks += 1;
+        let (seen, records) = (self.walks, &mut self.records);
+        let (mut count, mut key_bytes) = (records.len(), self.key_bytes);
+        let mut meter = Meter::default();
+        let mut updates: Vec<(Key, Record)> = Vec::new();
+        walk(workspace.root(), b"", |found| {
+            if cancelled() {
+                return Err(FilesErrorCode::Cancelled.into());
+            }
+            meter.add(&found.stat);
+            let kind = kind(&found.stat);
+            if kind == EntryKind::Directory {
+                return Ok(Below::Enter);
+            }
+            let key = key_of(found.path);
+            let stamp = Stamp::of(&found.stat);
+            let old = records.get_mut(&key);
+            let is_new = old.is_none();
+            if let Some(old) = old.filter(|old| old.kind == kind && old.stamp == stamp) {
+                old.seen = seen;
+                return Ok(Below::Skip);
+            }
+            let sha256 = match content_digest(workspace, found, kind) {
+                Ok(sha256) => sha256,
+                // It vanished between its status and its opening, or became something else: not there.
+                Err(failure) if failure.code != FilesErrorCode::Io => return Ok(Below::Skip),
+                Err(failure) => return Err(failure),
+            };
+            if is_new {
+                count += 1;
+                key_bytes += key.len();
+                if count > MAX_RECORDS || key_bytes > MAX_KEY_BYTES {
+                    return Err(FilesErrorCode::CannotMeasure.into());
+                }
+            }
+            updates.push((key, Record { kind, stamp, sha256, seen }));
+            Ok(Below::Skip)
+        })?;
+        let changes = self.apply(updates, seen);
+        Ok(Difference { changes, usage: meter.usage })
+    }
+
+    fn apply(&mut self, updates: Vec<(Key, Record)>, seen: u64) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for (key, record) in updates {
+            let change = match self.records.get(&key) {
+                None => Some(ChangeKind::Created),
+                Some(old) if is_same_content(old, &record) => None,
+                Some(_) => Some(ChangeKind::Modified),
+            };
+            if let Some(change) = change {
+                changes.push((key.clone(), changed(&key, change, &record)));
+            }
+            self.insert(key, record);
+        }
+        let key_bytes = &mut self.key_bytes;
+        self.records.retain(|key, record| {
+            let is_there = record.seen == seen;
+            if !is_there {
+                *key_bytes -= key.len();
+                changes.push((key.clone(), changed(key, ChangeKind::Deleted, record)));
+            }
+            is_there
+        });
+        changes.sort_unstable_by(|(left, _), (right, _)| left.cmp(right));
+        changes.into_iter().map(|(_, change)| change).collect()
+    }
+
+    fn insert(&mut self, key: Key, record: Record) {
+        let length = key.len();
+        if self.records.insert(key, record).is_none() {
+            self.key_bytes += length;
+        }
+    }
+
+    /// Notes what the API wrote, so that it is no command's change.
+    pub(super) fn record_written(&mut self, path: &[u8], stat: &Stat, sha256: [u8; 32]) {
+        let record =
+            Record { kind: EntryKind::File, stamp: Stamp::of(stat), sha256: Some(sha256), seen: self.walks };
+        self.insert(key_of(path), record);
+    }
+
+    /// Notes what the API removed: the path and everything below it.
+    pub(super) fn forget(&mut self, path: &[u8]) {
+        let below = [path, b"/"].concat();
+        let gone: Vec<Key> = self
+            .records
+            .range::<[u8], _>((Bound::Included(path), Bound::Unbounded))
+            .map(|(key, _)| key)
+            .take_while(|key| key.starts_with(path))
+            .filter(|key| key.len() == path.len() || key.starts_with(&below))
+            .cloned()
+            .collect();
+        for key in gone {
+            self.key_bytes -= key.len();
+            self.records.remove(&key);
+        }
+    }
+}
+
+/// Measures without a snapshot.
+pub(super) fn measure(workspace: &Workspace, cancelled: &dyn Fn() -> bool) -> Result<Usage, Failure> {
+    let mut meter = Meter::default();
+    walk(workspace.root(), b"", |found| {
+        if cancelled() {
+            return Err(FilesErrorCode::Cancelled.into());
+        }
+        meter.add(&found.stat);
+        Ok(Below::Enter)
+    })?;
+    Ok(meter.usage)
+}
+
+#[derive(Default)]
+struct Meter {
+    usage: Usage,
+    linked: HashSet<u64>,
+}
+
+impl Meter {
+    fn add(&mut self, stat: &Stat) {
+        let is_directory = kind(stat) == EntryKind::Directory;
+        if !is_directory && stat.st_nlink > 1 && !self.linked.insert(stat.st_ino) {
+            return;
+        }
+        self.usage.inodes += 1;
+        self.usage.allocated_bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
+        if !is_directory {
+            self.usage.apparent_bytes += size_bytes(stat);
+        }
+    }
+}
+
+fn key_of(path: &[u8]) -> Key {
+    if path.len() <= MAX_PATH_BYTES {
+        return path.into();
+    }
+    let mut key = vec![0];
+    key.extend_from_slice(&digest_of(path));
+    key.extend_from_slice(&(path.len() as u64).to_le_bytes());
+    key.into()
+}
+
+fn changed_path(key: &[u8]) -> ChangedPath {
+    if let Some(rest) = key.strip_prefix(&[0])
+        && let Some((sha256, length)) = rest.split_first_chunk::<32>()
+        && let Ok(length) = length.try_into()
+    {
+        return ChangedPath::Digest { sha256: *sha256, path_bytes: u64::from_le_bytes(length) };
+    }
+    ChangedPath::Path(key.to_vec())
+}
+
+fn changed(key: &[u8], change: ChangeKind, record: &Record) -> Change {
+    let is_there = record.kind == EntryKind::File && change != ChangeKind::Deleted;
+    Change {
+        path: changed_path(key),
+        change,
+        kind: record.kind,
+        size_bytes: if is_there { record.stamp.size_bytes } else { 0 },
+        sha256: record.sha256.filter(|_| is_there),
+    }
+}
+
+fn is_same_content(old: &Record, new: &Record) -> bool {
+    old.kind == new.kind
+        && match new.kind {
+            // A special file has no content: it is the same while it is of the same kind.
+            EntryKind::Other => true,
+            EntryKind::File | EntryKind::Symlink | EntryKind::Directory => {
+                old.sha256.is_some() && old.sha256 == new.sha256
+            }
+        }
+}
+
+/// Digest of a file's content or a link's target. `None` when the file changed while it was read; its next
+/// status differs then, so the next walk looks again.
+fn content_digest(
+    workspace: &Workspace,
+    found: &Found<'_>,
+    kind: EntryKind,
+) -> Result<Option<[u8; 32]>, Failure> {
+    match kind {
+        EntryKind::File => {
+            let (file, stat) = workspace.regular(found.parent, found.name.to_bytes())?;
+            let mut hasher = Sha256::new();
+            let mut buffer = vec![0; 128 * 1024];
+            // Never more than it had: a file that grows faster than it is read has changed anyway.
+            let mut left = size_bytes(&stat);
+            while left > 0 {
+                let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+                match rustix::io::read(&file, &mut buffer[..wanted]) {
+                    Ok(0) => break,
+                    Ok(length) => {
+                        hasher.update(&buffer[..length]);
+                        left -= length as u64;
+                    }
+                    Err(Errno::INTR) => {}
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+            let is_unchanged = Stamp::of(&stat) == Stamp::of(&found.stat)
+                && Stamp::of(&rustix::fs::fstat(&file)?) == Stamp::of(&stat);
+            Ok(is_unchanged.then(|| hasher.finalize().into()))
+        }
+        EntryKind::Symlink => {
+            Ok(Some(digest_of(readlinkat(found.parent, found.name, Vec::new())?.as_bytes())))
+        }
+        EntryKind::Other | EntryKind::Directory => Ok(None),
+    }
+}
+
+fn digest_of(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}

@@ -1,0 +1,94 @@
+//! Writing a file: into the private directory, flushed, handed to the owner, then renamed into place. Nobody
+//! ever sees half of it.
+
+use guest::protocol::files::{FilesErrorCode, Response};
+use policy::WorkspacePath;
+use rustix::fs::{Mode, fchmod, fstat, fsync};
+use rustix::io::Errno;
+use sha2::{Digest, Sha256};
+
+use super::failure::Failure;
+use super::reply::{Conversation, Message};
+use super::server::Ready;
+use super::workspace::{Workspace, checked, must_be_regular};
+
+/// Credit is returned in portions of this.
+const GRANT_BYTES: u32 = 64 * 1024;
+
+pub(super) fn write(
+    workspace: &Workspace,
+    ready: &Ready,
+    conversation: &Conversation,
+    path: &[u8],
+    max_bytes: u64,
+    create_only: bool,
+) -> Result<Response, Failure> {
+    let path = checked(path)?;
+    check_target(workspace, &path, create_only)?;
+    let mut unfinished = ready.private.unfinished()?;
+    let mut size_bytes = 0;
+    let mut ungranted_bytes = 0;
+    let mut hasher = Sha256::new();
+    loop {
+        match conversation.next()? {
+            Message::Data(bytes) => {
+                size_bytes += bytes.len() as u64;
+                if size_bytes > max_bytes {
+                    return Err(FilesErrorCode::TooLarge.into());
+                }
+                hasher.update(&bytes);
+                write_all(&unfinished.file, &bytes)?;
+                ungranted_bytes += u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                if ungranted_bytes >= GRANT_BYTES {
+                    conversation.grant(std::mem::take(&mut ungranted_bytes));
+                }
+            }
+            Message::End => break,
+            Message::Credit(_) | Message::Cancel => {}
+        }
+    }
+    let sha256: [u8; 32] = hasher.finalize().into();
+    ready.owner.take(&unfinished.file)?;
+    fchmod(&unfinished.file, Mode::from_raw_mode(0o644))?;
+    fsync(&unfinished.file)?;
+
+    // From here to the record no walk may run: it would take the write for a command's change.
+    let mut snapshot = ready.snapshot();
+    let (parent, name) = workspace.parent_or_create(&path, ready.owner)?;
+    let created = match workspace.stat(&parent, name) {
+        Ok(_) if create_only => return Err(FilesErrorCode::Exists.into()),
+        Ok(stat) => {
+            must_be_regular(&stat)?;
+            false
+        }
+        Err(failure) if failure.code == FilesErrorCode::NotFound => true,
+        Err(failure) => return Err(failure),
+    };
+    unfinished.place(&parent, name, !create_only)?;
+    snapshot.record_written(path.as_bytes(), &fstat(&unfinished.file)?, sha256);
+    drop(snapshot);
+    fsync(&parent)?;
+    Ok(Response::Written { id: conversation.id, size_bytes, sha256, created })
+}
+
+/// Says no before the data comes, where that is already certain.
+fn check_target(workspace: &Workspace, path: &WorkspacePath, create_only: bool) -> Result<(), Failure> {
+    let found = workspace.parent(path).and_then(|(parent, name)| workspace.stat(&parent, name));
+    match found {
+        Ok(_) if create_only => Err(FilesErrorCode::Exists.into()),
+        Ok(stat) => Ok(must_be_regular(&stat)?),
+        Err(failure) if failure.code == FilesErrorCode::NotFound => Ok(()),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn write_all(file: &rustix::fd::OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match rustix::io::write(file, bytes) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
