@@ -22,7 +22,7 @@ pub use command::{
     AcceptCommand, AcquireLease, FileRemoved, FileWritten, LeaseEnd, LeaseEndCause, RequestEnvironment,
     RunCommand,
 };
-pub use decide::{Decision, decide};
+pub use decide::{Decision, check_request, decide};
 pub use rejection::Rejection;
 pub use state::{
     CommandOutcome, CommandPhase, CommandState, EnvironmentPhase, EnvironmentState, LeasePhase, LeaseState,

@@ -1,7 +1,7 @@
 //! Commands: accept, start, kill, outcome.
 
 use super::fact::{bounded_count, bounded_evidence, bounded_finished};
-use super::request::{check_argv, check_command};
+use super::request::check_request;
 use super::{Decision, find_command, find_environment, live_lease};
 use crate::bounds::LEASE_REMAINDER_MS_MIN;
 use crate::event::Event;
@@ -24,8 +24,7 @@ pub(super) fn accept(
         return Ok(Decision::AlreadyDone);
     }
     let lease = live_lease(state, request.lease_id, now)?;
-    check_argv(&request.argv)?;
-    check_command(request)?;
+    check_request(request)?;
     let environment = ready_environment(state, request)?;
     let (timeout_ms, timeout_reason) = effective_timeout(request.timeout_ms, lease, now)?;
     let mut events = vec![Event::CommandAccepted(CommandAccepted {

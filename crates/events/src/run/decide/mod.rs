@@ -13,6 +13,8 @@ mod lease;
 mod request;
 mod workspace;
 
+pub use request::check_request;
+
 use super::command::RunCommand;
 use super::rejection::Rejection;
 use super::state::{CommandState, EnvironmentState, LeaseState, RunPhase, RunState};

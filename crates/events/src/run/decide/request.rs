@@ -74,7 +74,7 @@ fn check_limits(limits: &Limits) -> Result<(), Rejection> {
 }
 
 /// 1 to 1,024 arguments without NUL, at most 64 KiB in all. The program is absolute or a bare name found on the image's PATH.
-pub(super) fn check_argv(argv: &[String]) -> Result<(), Rejection> {
+fn check_argv(argv: &[String]) -> Result<(), Rejection> {
     let Some(program) = argv.first() else {
         return Err(invalid("/argv", "empty; the first argument names the program"));
     };
@@ -100,8 +100,13 @@ pub(super) fn check_argv(argv: &[String]) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// Everything of a command but its argv.
-pub(super) fn check_command(request: &AcceptCommand) -> Result<(), Rejection> {
+/// What can be said of a request without its run: argv, working directory, variables, input, sizes. [`super::decide`] insists on the
+/// same; asking before an environment is made keeps a refused request without any event.
+///
+/// # Errors
+/// The first bound that is broken.
+pub fn check_request(request: &AcceptCommand) -> Result<(), Rejection> {
+    check_argv(&request.argv)?;
     check_cwd(&request.cwd)?;
     for (name, value) in &request.env {
         if name.is_empty() || name.contains(['=', '\0']) {
