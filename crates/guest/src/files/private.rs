@@ -12,8 +12,8 @@ use guest::protocol::files::FilesErrorCode;
 use guest::protocol::{MAX_NONCE_BYTES, NONCE_FILE};
 use policy::PRIVATE_DIRECTORY;
 use rustix::fs::{
-    AtFlags, Dir, FileType, Gid, Mode, OFlags, RenameFlags, Uid, fchmod, fchown, fsync, mkdirat, openat,
-    renameat, renameat_with, statat, unlinkat,
+    AtFlags, Dir, FileType, Gid, Mode, OFlags, RenameFlags, Uid, fchmod, fchown, mkdirat, openat, renameat,
+    renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -41,7 +41,6 @@ impl Private {
         let private = Self::open(workspace)?;
         fchown(&private.directory, Some(Uid::ROOT), Some(Gid::ROOT))?;
         fchmod(&private.directory, Mode::from_raw_mode(0o700))?;
-        fsync(root)?;
         Ok(private)
     }
 
@@ -77,17 +76,15 @@ impl Private {
         }
     }
 
-    /// Puts the nonce in place, whole.
+    /// Puts the nonce in place, whole. Not flushed: a host that loses power loses the environment anyway, and a
+    /// missing nonce says exactly that.
     pub(super) fn write_nonce(&self, nonce: &[u8]) -> Result<(), Failure> {
         let mut unfinished = self.unfinished()?;
         let mut rest = nonce;
         while !rest.is_empty() {
             rest = &rest[rustix::io::write(&unfinished.file, rest)?..];
         }
-        fsync(&unfinished.file)?;
-        unfinished.place(self.directory.as_fd(), nonce_name().as_bytes(), true)?;
-        fsync(&self.directory)?;
-        Ok(())
+        Ok(unfinished.place(self.directory.as_fd(), nonce_name().as_bytes(), true)?)
     }
 
     /// A new file of a write, unlinked when it is dropped before it was placed.

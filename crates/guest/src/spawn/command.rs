@@ -185,12 +185,10 @@ impl Stdin {
         }
     }
 
-    /// The command has ended: whatever still waits was never read.
+    /// The command has ended. Unless the host had closed stdin and all of it was delivered, something was never
+    /// read, or is on its way and never will be.
     pub(super) fn end(&mut self, stream: u32, writer: &mut Writer) {
-        if self.pending.is_empty() {
-            self.pipe = None;
-            self.broken = true;
-        } else {
+        if self.pipe.is_some() {
             self.give_up(stream, writer);
         }
     }

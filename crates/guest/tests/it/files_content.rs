@@ -364,13 +364,13 @@ fn pages_join_without_gap_or_repeat() {
 #[test]
 fn a_large_directory_is_listed_by_pages() {
     let mut files = Files::open();
-    for index in 0..20_000 {
+    for index in 0..5_000 {
         std::fs::write(files.at(&format!("f{index:05}")), "").unwrap();
     }
-    let (entries, next) = files.page("", false, 1000, b"f09999").unwrap();
-    assert_eq!((entries.len(), entries[0].path.as_slice()), (1000, b"f10000".as_slice()));
-    assert_eq!(next.as_deref(), Some(b"f10999".as_slice()));
-    assert_eq!(files.list("", false, 7000).len(), 20_000);
+    let (entries, next) = files.page("", false, 1000, b"f01999").unwrap();
+    assert_eq!((entries.len(), entries[0].path.as_slice()), (1000, b"f02000".as_slice()));
+    assert_eq!(next.as_deref(), Some(b"f02999".as_slice()));
+    assert_eq!(files.list("", false, 1500).len(), 5_000);
 }
 
 #[test]

@@ -46,7 +46,8 @@ fn ends_on_the_engines_stop_signal() {
         // Before it is ready the signal does nothing at all: it is PID 1.
         eventually("its end", || {
             let _ = kill_process(namespace.init, signal);
-            namespace.unshare.try_wait().unwrap().is_some_and(|status| status.success())
+            let ended = namespace.unshare.try_wait().unwrap();
+            ended.inspect(|status| assert!(status.success(), "{status}")).is_some()
         });
     }
 }

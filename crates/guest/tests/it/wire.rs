@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use guest::protocol::{Decoder, Frame, encode};
 
 /// No test waits longer than this for anything.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Wire<In> {
     pub(crate) child: Child,

@@ -14,8 +14,9 @@
 //! - Credit: both outputs and stdin start with a full window when `Start` is sent. The guest returns stdin
 //!   credit as the pipe takes bytes; the host returns output credit as it consumes them. After an `Exited`
 //!   the host keeps granting until both outputs are closed.
-//! - Stdin without `stdin: true` is `/dev/null`. Writing to a command that no longer reads is `StdinBroken`,
-//!   once, never an end of the stream; later `StdinData` of that stream is dropped, without credit.
+//! - Stdin without `stdin: true` is `/dev/null`. A command that no longer reads, or that ended before
+//!   `StdinClose`, is a `StdinBroken`, once, never an end of the stream; later `StdinData` of that stream is dropped,
+//!   without credit. Its `delivered_bytes` may be all there was to send: the host compares.
 //! - One foreground command at a time: a second `Start` with `background: false` is a `StartFailed` (EBUSY).
 
 mod start;
