@@ -77,7 +77,7 @@ clear_demo() {
 
 start_service() {
   mkfifo "$DEMO_WORK/ready"
-  "$BIN/leasehold" serve --dev --json --data "$DEMO_DATA" >"$DEMO_WORK/ready" 2>"$DEMO_WORK/serve.log" </dev/null &
+  "$BIN/leasehold" serve --dev --json --listen 127.0.0.1:0 --data "$DEMO_DATA" >"$DEMO_WORK/ready" 2>"$DEMO_WORK/serve.log" </dev/null &
   SERVE_PID=$!
   printf '%s\n' "$SERVE_PID" >"$DEMO_WORK/serve.pid"
   trap 'kill -TERM "$SERVE_PID" 2>/dev/null && wait "$SERVE_PID"' EXIT
@@ -98,7 +98,7 @@ owned_by_log() { # containers | volumes | networks
 }
 
 demo() {
-  local run lease environment command digest kind left
+  local run lease environment command digest code kind left
   clear_demo
 
   heading "service: one process, its own PostgreSQL, the docker mechanism"
@@ -151,6 +151,13 @@ demo() {
   post_json 200 "/v1/leases/$lease/commands" '{"argv": ["sha256sum", "summary.json"]}'
   expect "the workspace after the kill" "$(field .stdout.text)" "$digest  summary.json"
   show "the next command in the same workspace finds the result unharmed"
+
+  heading "command line: a lease for one command, its output and its exit code"
+  code=0
+  LEASEHOLD_URL=$URL LEASEHOLD_TOKEN=$TOKEN "$BIN/leasehold" run -- bash -c 'id -u; exit 7' \
+    >"$DEMO_WORK/run.out" 2>"$DEMO_WORK/run.err" </dev/null || code=$?
+  expect "exit code of leasehold run" "$code" 7
+  show "leasehold run -- bash -c 'id -u; exit 7' printed uid $(cat "$DEMO_WORK/run.out") and exited with $code"
 
   heading "what the engine holds for this lease"
   api 200 GET "/v1/leases/$lease"
