@@ -1,5 +1,7 @@
 //! The fake keeps the contract.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use runtime_adapter::contract::{Adapter, Subject, TestClock};
 use runtime_adapter::fake::FakeAdapter;
 

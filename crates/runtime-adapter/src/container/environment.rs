@@ -34,6 +34,10 @@ use crate::ports::{EnvironmentHandle, EnvironmentSpec, PortError};
 /// How long a killed container's channel may take to close.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(2);
 
+/// How often, and how far apart, a container is looked at before it counts as alive.
+const STATE_POLLS: u32 = 4;
+const STATE_POLL: Duration = Duration::from_millis(100);
+
 /// One environment.
 #[derive(Debug)]
 pub(super) struct Environment {
@@ -231,41 +235,61 @@ impl Environment {
         }
     }
 
-    /// A command starts: whatever changed before is not its doing.
-    pub(super) async fn begin_changes(&self, command_id: CommandId) -> Result<(), PortError> {
+    /// Why the files channel ended.
+    pub(super) async fn files_cause(&self) -> InterruptCause {
+        self.cause(&self.files_name, InterruptCause::FilesLost, InterruptCause::FilesLost).await
+    }
+
+    /// What became of a container whose channel ended: `dead`, or `alive` when it still runs a while later (the engine is
+    /// behind: it calls a container running that is just being removed).
+    async fn cause(&self, name: &str, dead: InterruptCause, alive: InterruptCause) -> InterruptCause {
+        for _ in 0..STATE_POLLS {
+            match self.engine.container(name).await {
+                Ok(Some(state)) if state.running => tokio::time::sleep(STATE_POLL).await,
+                Ok(_) => return dead,
+                Err(_) => return InterruptCause::ChannelLost,
+            }
+        }
+        alive
+    }
+
+    /// A command starts: whatever changed before is not its doing. Gives the channel that holds the baseline.
+    pub(super) async fn begin_changes(&self, command_id: CommandId) -> Result<Arc<FilesChannel>, PortError> {
         let mut tracker = self.changes.lock().await;
+        let channel = self.files_channel().await?;
         if tracker.begin(command_id) {
-            if let Err(error) = self.report_changes(&mut tracker).await {
+            if let Err(error) = self.report_changes(&mut tracker, &channel).await {
                 tracker.finish(command_id, 0);
                 return Err(error);
             }
             tracker.restart(command_id);
         }
-        Ok(())
+        Ok(channel)
     }
 
     /// A command is over: what changed since it began, and whether the list is incomplete.
+    ///
+    /// # Errors
+    /// `Lost` when the channel is no longer the one that holds the command's baseline.
     pub(super) async fn finish_changes(
         &self,
         command_id: CommandId,
+        channel: &Arc<FilesChannel>,
     ) -> Result<(Vec<FileChange>, bool), PortError> {
         let mut tracker = self.changes.lock().await;
-        let reported = self.report_changes(&mut tracker).await;
+        let reported = self.report_changes(&mut tracker, channel).await;
         let collected = tracker.finish(command_id, self.spec.files_changed_max);
-        match reported {
-            Ok(()) => Ok(collected),
-            // The command ran: that must not read like a call that can be made again.
-            Err(PortError::Unavailable { .. }) => Err(PortError::Lost { cause: InterruptCause::ChannelLost }),
-            Err(error) => Err(error),
-        }
+        reported.map(|()| collected)
     }
 
     /// Moves the baseline to now and gives the differences to every running command.
-    async fn report_changes(&self, tracker: &mut ChangeTracker) -> Result<(), PortError> {
-        let lost = PortError::Lost { cause: InterruptCause::FilesLost };
+    async fn report_changes(
+        &self,
+        tracker: &mut ChangeTracker,
+        channel: &Arc<FilesChannel>,
+    ) -> Result<(), PortError> {
         let max_changes = u32::try_from(self.spec.files_changed_max).unwrap_or(u32::MAX);
         let max_path_bytes = u32::try_from(FILES_CHANGED_BYTES_MAX).unwrap_or(u32::MAX);
-        let channel = self.files_channel().await?;
         let mut exchange = channel.send(|id| Request::Diff { id, max_changes, max_path_bytes });
         let mut changes = Vec::new();
         loop {
@@ -283,7 +307,10 @@ impl Environment {
                     return Ok(());
                 }
                 Ok(_) => return Err(self.set_gone(PortError::EscapeSuspected { code: "wrong_answer" })),
-                Err(_) => return Err(lost),
+                Err(FilesFailure::Refused(FilesErrorCode::NonceMismatch)) => {
+                    return Err(self.set_gone(PortError::Lost { cause: InterruptCause::FilesLost }));
+                }
+                Err(_) => return Err(PortError::Lost { cause: InterruptCause::FilesLost }),
             }
         }
     }
@@ -311,11 +338,10 @@ impl Environment {
                 self.set_gone(PortError::EscapeSuspected { code });
                 Stop::Suspected(code)
             }
-            _ => Stop::Lost(match self.engine.container(&self.sandbox_name).await {
-                Ok(Some(state)) if state.running => InterruptCause::SupervisorLost,
-                Ok(_) => InterruptCause::SandboxLost,
-                Err(_) => InterruptCause::ChannelLost,
-            }),
+            _ => Stop::Lost(
+                self.cause(&self.sandbox_name, InterruptCause::SandboxLost, InterruptCause::SupervisorLost)
+                    .await,
+            ),
         };
         channel.set_stop(stop);
         *slot = None;

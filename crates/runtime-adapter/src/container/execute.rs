@@ -56,14 +56,14 @@ pub(super) async fn run(
     cancel: Cancel,
 ) -> Result<ExecutionResult, ExecuteError> {
     let channel = environment.spawn_channel().await?;
-    environment.begin_changes(command.command_id).await?;
+    let files = environment.begin_changes(command.command_id).await?;
     let start = start_command(environment, config, &command, matches!(stdin, StdinSource::Stream(_)));
     let oom_events = *environment.oom_events.borrow();
     let mut followed = Followed::start(channel, start, stdin, sink, command.output_bytes_max);
-    let end = followed.follow(environment, &command, cancel, &config.crash_points).await;
+    let end = followed.follow(environment, &files, &command, cancel, &config.crash_points).await;
     let outcome = settle(environment, &command, &mut followed, end, oom_events).await;
     let duration_ms = followed.elapsed_ms();
-    let collected = environment.finish_changes(command.command_id).await;
+    let collected = environment.finish_changes(command.command_id, &files).await;
     let mut outcome = outcome?;
     let (files_changed, files_changed_truncated) = collected?;
 
@@ -147,6 +147,11 @@ async fn settle(
             kill(environment, command, followed).await;
             Err(PortError::Lost { cause: InterruptCause::InputLost })
         }
+        FollowEnd::FilesLost => {
+            let cause = environment.files_cause().await;
+            kill(environment, command, followed).await;
+            Err(PortError::Lost { cause })
+        }
         FollowEnd::ChannelEnded => match environment.stopped_by(&followed.channel).await {
             Stop::With(other) => {
                 let evidence = Evidence { stopped_with: Some(other), ..Evidence::default() };
@@ -189,8 +194,9 @@ fn exit_outcome(
 
 /// Ends a command that does not end by itself, with its partial output complete.
 async fn kill(environment: &Arc<Environment>, command: &ExecutionCommand, followed: &mut Followed) {
+    // Within milliseconds; stopping the container takes longer, but ends what escaped the tree as well.
+    followed.channel.control(ToGuest::Kill { stream: followed.stream_id() });
     if command.background {
-        followed.channel.control(ToGuest::Kill { stream: followed.stream_id() });
         let ended = followed.drain(TREE_KILL_DEADLINE, true).await;
         if ended && followed.exited.is_some_and(|exited| exited.clean) {
             return;

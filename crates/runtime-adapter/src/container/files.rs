@@ -85,6 +85,16 @@ impl FilesChannel {
         self.inbox.table().end
     }
 
+    /// Waits until the channel is over.
+    pub(super) async fn closed(&self) {
+        let mut changes = self.inbox.changes.subscribe();
+        while self.end().is_none() {
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
     /// Ends the channel from this side: every request in flight fails.
     pub(super) fn close(&self) {
         self.inbox.ended(LinkEnd::Closed);

@@ -9,6 +9,7 @@ use guest::protocol::CREDIT_WINDOW_BYTES;
 use guest::protocol::spawn::{COUNTER_INTERVAL_MS, CounterSource, Counters, Exited, Output, StartCommand};
 
 use super::environment::Environment;
+use super::files::FilesChannel;
 use super::spawn::{CommandStream, SpawnChannel, SpawnEvent};
 use super::stdin::StdinPump;
 use crate::capture::OutputCapture;
@@ -34,6 +35,8 @@ pub(super) enum FollowEnd {
     ChannelEnded,
     /// Its standard input broke off.
     InputFailed,
+    /// The files container is gone: what it changes could no longer be told.
+    FilesLost,
 }
 
 /// A command in flight.
@@ -106,10 +109,12 @@ impl Followed {
     pub(super) async fn follow(
         &mut self,
         environment: &Environment,
+        files: &FilesChannel,
         command: &ExecutionCommand,
         mut cancel: Cancel,
         crash_points: &CrashPoints,
     ) -> FollowEnd {
+        let mut files_closed = std::pin::pin!(files.closed());
         let limit = Duration::from_millis(command.timeout_ms);
         let mut deadline = self.started_at + limit;
         loop {
@@ -124,6 +129,7 @@ impl Followed {
                 () = input_failed(&mut self.pump), if self.exited.is_none() => {
                     return FollowEnd::InputFailed;
                 }
+                () = &mut files_closed, if self.exited.is_none() => return FollowEnd::FilesLost,
                 () = tokio::time::sleep_until(deadline.into()) => {
                     return match self.exited {
                         Some(exited) => FollowEnd::Exited(Exited { clean: false, ..exited }),

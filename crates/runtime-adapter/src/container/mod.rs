@@ -9,7 +9,7 @@
 //! - `link`, `spawn`, `files`: the two framed channels.
 //! - `environment`, `lifecycle`: channels and life of one environment; `watch`: the engine's event stream.
 //! - `execute`, `follow`, `stdin`: one command.
-//! - `workspace`: files.
+//! - `workspace`: files; `probe`: a look at the engine for diagnosis.
 
 mod cli;
 mod cli_error;
@@ -23,6 +23,7 @@ mod inventory;
 mod labels;
 mod lifecycle;
 mod link;
+mod probe;
 mod profile;
 mod spawn;
 mod stdin;
@@ -38,6 +39,7 @@ use events::ids::EnvironmentId;
 use events::spec::{ImageDigest, Mechanism};
 
 pub use config::ContainerConfig;
+pub use probe::{Probe, probe};
 
 use cli::Cli;
 use cli_error::CliError;

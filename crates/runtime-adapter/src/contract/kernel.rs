@@ -1,1 +1,188 @@
-//! What only a kernel can show.
+//! What only a kernel can show: trees of processes, signals, rights, limits. For adapters that run real programs (shell,
+//! coreutils, Python) in their image.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use events::event::command::KillReason;
+use futures::StreamExt as _;
+
+use super::subject::{Call, RecordingSink, Subject, path_of};
+use crate::ports::WorkspaceError;
+
+/// Long enough for a process that survived to have written its file (each waits three seconds before it does).
+const SURVIVORS_WOULD_HAVE_WRITTEN: Duration = Duration::from_secs(4);
+
+/// Turns the cases of this module into tests.
+#[macro_export]
+macro_rules! kernel_suite {
+    ($subject:ident) => {
+        $crate::contract_cases! { $subject;
+            kernel: nothing_writes_after_a_kill, ignoring_signals_does_not_help,
+                a_stopped_command_still_times_out, left_processes_are_gone_before_the_next_command,
+                commands_have_no_rights, the_private_directory_is_out_of_reach,
+                a_heredoc_then_another_command, many_files_do_not_matter_to_the_next_command,
+                memory_is_enforced_with_evidence, a_fork_flood_is_ended,
+                a_file_that_changes_while_read_is_refused,
+                killing_everything_reaches_only_ones_own;
+        }
+    };
+}
+
+/// A timeout ends the whole tree, also what left the process group or was orphaned twice.
+pub async fn nothing_writes_after_a_kill(subject: &Subject) {
+    let handle = subject.environment().await;
+    for (script, timeout_ms) in [
+        ("(sleep 3; echo > late) & wait", 50),
+        ("setsid sh -c '(sleep 3; echo > late) & exit' & sleep 60", 600),
+        ("nohup setsid sh -c 'sleep 3; echo > late' >/dev/null 2>&1 & sleep 60", 600),
+    ] {
+        let result = subject.run(&handle, Call::sh(script).timeout_ms(timeout_ms)).await.expect("a result");
+        assert_eq!(result.killed_by, Some(KillReason::Timeout), "{script}");
+    }
+    tokio::time::sleep(SURVIVORS_WOULD_HAVE_WRITTEN).await;
+    assert_eq!(subject.read(&handle, "late").await, Err(WorkspaceError::NotFound));
+}
+
+/// A command that ignores every signal it can is killed all the same, and the reason is the limit.
+pub async fn ignoring_signals_does_not_help(subject: &Subject) {
+    let handle = subject.environment().await;
+    let script = "trap '' TERM INT HUP QUIT; echo deaf; while :; do sleep 1; done";
+    let result = subject.run(&handle, Call::sh(script).timeout_ms(700)).await.expect("a result");
+    assert_eq!((result.killed_by, result.exit_code), (Some(KillReason::Timeout), None));
+    assert_eq!(result.stdout.head, b"deaf\n");
+}
+
+/// SIGSTOP to one's own group does not stop the clock.
+pub async fn a_stopped_command_still_times_out(subject: &Subject) {
+    let handle = subject.environment().await;
+    let result = subject.run(&handle, Call::sh("kill -STOP 0; echo never").timeout_ms(700)).await;
+    assert_eq!(result.expect("a result").killed_by, Some(KillReason::Timeout));
+    assert_eq!(subject.sh(&handle, "echo on").await.stdout.head, b"on\n");
+}
+
+/// What a command leaves running is not there for the next one.
+pub async fn left_processes_are_gone_before_the_next_command(subject: &Subject) {
+    let handle = subject.environment().await;
+    let left = subject.sh(&handle, "setsid sleep 4321 & sleep 4321 & exit 3").await;
+    assert_eq!((left.exit_code, left.killed_by), (Some(3), None));
+    assert_eq!(left.stragglers, 2);
+    let seen = subject.sh(&handle, "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'sleep [4]321'").await;
+    assert_eq!(seen.stdout.head, b"0\n");
+}
+
+/// No capability in any set, no new privileges, a filter, a user id of its own that is nobody's on the host.
+pub async fn commands_have_no_rights(subject: &Subject) {
+    let handle = subject.environment().await;
+    let status = subject.sh(&handle, "cat /proc/self/status; id -u; cat /proc/sys/kernel/hostname").await;
+    let text = String::from_utf8(status.stdout.head).expect("text");
+    let field = |name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name)).expect(name);
+        line.split_whitespace().nth(1).expect("a value").to_owned()
+    };
+    for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        assert_eq!(field(set), "0000000000000000", "{set}");
+    }
+    assert_eq!((field("NoNewPrivs"), field("Seccomp")), ("1".to_owned(), "2".to_owned()));
+    let uid: u32 = text.lines().rev().nth(1).expect("the uid").parse().expect("a number");
+    assert!(uid >= 65_536);
+    assert_eq!(text.lines().last(), Some("sandbox"));
+    let other = subject.environment().await;
+    let second = subject.sh(&other, "id -u").await;
+    assert_ne!(second.stdout.head, format!("{uid}\n").into_bytes());
+}
+
+/// Code can neither read, rename nor remove what tells a workspace from a lost one.
+pub async fn the_private_directory_is_out_of_reach(subject: &Subject) {
+    let handle = subject.environment().await;
+    let script = "mv .leasehold other; rm -rf .leasehold; ls .leasehold; echo x > .leasehold/nonce; rmdir /workspace/.leasehold";
+    let result = subject.sh(&handle, script).await;
+    assert_ne!(result.exit_code, Some(0));
+    assert_eq!(result.files_changed, []);
+    let killed = subject.run(&handle, Call::sh("sleep 60").timeout_ms(200)).await.expect("a result");
+    assert_eq!(killed.killed_by, Some(KillReason::Timeout));
+    assert_eq!(subject.sh(&handle, "echo on").await.stdout.head, b"on\n");
+    let page = subject.adapter.workspace.list(&handle, None, true, None, 10).await.expect("listed");
+    assert_eq!(page.entries, []);
+}
+
+/// A heredoc writes its file, and the environment takes the next command.
+pub async fn a_heredoc_then_another_command(subject: &Subject) {
+    let handle = subject.environment().await;
+    let written = subject.sh(&handle, "cat > f <<'END'\none $two\nEND\n").await;
+    assert_eq!(written.exit_code, Some(0));
+    assert_eq!(subject.sh(&handle, "echo ok; cat f").await.stdout.head, b"ok\none $two\n");
+    let open =
+        subject.run(&handle, Call::sh("cat <<'END'\nnever ended").timeout_ms(5_000)).await.expect("a result");
+    assert_eq!(open.killed_by, None);
+}
+
+/// 20,000 files change nothing for the next command but the time of the look.
+pub async fn many_files_do_not_matter_to_the_next_command(subject: &Subject) {
+    let handle = subject.environment().await;
+    let script = "import os\nos.mkdir('d')\nfor i in range(20000): open(f'd/{i:05}', 'w').close()";
+    let call = Call::argv(&["python3", "-c", script]).timeout_ms(30_000);
+    let made = subject.run(&handle, call).await.expect("a result");
+    assert_eq!(
+        (made.exit_code, made.files_changed.len(), made.files_changed_truncated),
+        (Some(0), 100, true)
+    );
+    let next = subject.sh(&handle, "echo on").await;
+    assert_eq!((next.stdout.head.as_slice(), next.files_changed.len()), (&b"on\n"[..], 0));
+}
+
+/// A kill by the kernel is MEMORY with its counts, whatever the program makes of it.
+pub async fn memory_is_enforced_with_evidence(subject: &Subject) {
+    let mut spec = subject.spec();
+    spec.limits.memory_bytes = 128 << 20;
+    let handle = subject.adapter.execution.provision(spec).await.expect("provisioned");
+    let script = "echo before; python3 -c 'x = bytearray(1 << 30)'; echo after: $?; sleep 60";
+    let result = subject.run(&handle, Call::sh(script)).await.expect("a result");
+    assert_eq!((result.exit_code, result.killed_by), (None, Some(KillReason::Memory)));
+    assert!(result.stdout.head.starts_with(b"before\n"));
+    let evidence = result.evidence.expect("evidence");
+    assert_eq!(evidence.limit_bytes, Some(128 << 20));
+    assert!(evidence.oom_kills.is_some_and(|kills| kills >= 1) && evidence.source.is_some());
+    assert_eq!(subject.sh(&handle, "echo on").await.stdout.head, b"on\n");
+}
+
+/// Forks that go on being refused are PIDS.
+pub async fn a_fork_flood_is_ended(subject: &Subject) {
+    let mut spec = subject.spec();
+    spec.limits.pids_max = 64;
+    let handle = subject.adapter.execution.provision(spec).await.expect("provisioned");
+    let script = "import os, time\nprint('flood', flush=True)\nwhile True:\n    try:\n        if os.fork() == 0: time.sleep(100)\n    except OSError: time.sleep(0.01)";
+    let result = subject.run(&handle, Call::argv(&["python3", "-c", script])).await.expect("a result");
+    assert_eq!((result.exit_code, result.killed_by), (None, Some(KillReason::Pids)));
+    assert_eq!(result.stdout.head, b"flood\n");
+    let evidence = result.evidence.expect("evidence");
+    assert_eq!(evidence.limit, Some(64));
+    assert!(evidence.refused_forks.is_some_and(|refused| refused > 0));
+    assert_eq!(subject.sh(&handle, "echo on").await.stdout.head, b"on\n");
+}
+
+/// A reader never gets half of one version and half of another as if they were one file.
+pub async fn a_file_that_changes_while_read_is_refused(subject: &Subject) {
+    let handle = subject.environment().await;
+    subject.write(&handle, "f", &vec![1; 4 << 20]).await.expect("written");
+    let mut file = subject.adapter.workspace.read(&handle, &path_of("f"), 64 << 20).await.expect("opened");
+    file.bytes.next().await.expect("a piece").expect("bytes");
+    assert_eq!(subject.sh(&handle, "echo more >> f").await.exit_code, Some(0));
+    let mut last = Ok(());
+    while let Some(piece) = file.bytes.next().await {
+        last = piece.map(drop);
+    }
+    assert_eq!(last, Err(WorkspaceError::ChangedDuringRead));
+}
+
+/// `kill -9 -1` by code reaches only its own: the environment answers.
+pub async fn killing_everything_reaches_only_ones_own(subject: &Subject) {
+    let handle = subject.environment().await;
+    let sink = Arc::new(RecordingSink::default());
+    let result = subject.run(&handle, Call::sh("echo up; kill -9 -1").sink(&sink)).await.expect("a result");
+    assert_eq!(result.killed_by, None);
+    let attack = "for p in /proc/[0-9]*; do kill -9 ${p#/proc/} 2>/dev/null; kill -STOP ${p#/proc/} 2>/dev/null; done; echo tried";
+    let result = subject.run(&handle, Call::sh(attack).timeout_ms(2_000)).await.expect("a result");
+    assert!(result.stdout.head.is_empty() || result.stdout.head == b"tried\n");
+    assert_eq!(subject.sh(&handle, "echo on").await.stdout.head, b"on\n");
+}

@@ -1,6 +1,7 @@
 //! What a case works with.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -10,6 +11,7 @@ use events::event::command::KillReason;
 use events::ids::{CommandId, EnvironmentId, Epoch, RunId, TenantId};
 use events::spec::{ImageDigest, Limits};
 use events::time::Timestamp;
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use policy::WorkspacePath;
 use uuid::Uuid;
@@ -192,10 +194,14 @@ pub fn path_of(path: &str) -> WorkspacePath {
 /// # Panics
 /// When the case does, or when something is left.
 pub async fn check(subject: Subject, case: impl AsyncFnOnce(&Subject)) {
-    case(&subject).await;
+    let outcome = AssertUnwindSafe(case(&subject)).catch_unwind().await;
     let made = std::mem::take(&mut *subject.made.lock().unwrap_or_else(PoisonError::into_inner));
     for environment_id in made {
-        subject.adapter.execution.destroy(environment_id).await.expect("an environment is destroyed");
+        let destroyed = subject.adapter.execution.destroy(environment_id).await;
+        assert!(destroyed.is_ok() || outcome.is_err(), "not destroyed: {destroyed:?}");
+    }
+    if let Err(panic) = outcome {
+        std::panic::resume_unwind(panic);
     }
     let left = subject.adapter.inventory.list().await.expect("the inventory answers");
     assert!(left.is_empty(), "left behind: {left:?}");

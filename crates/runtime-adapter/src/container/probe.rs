@@ -1,0 +1,45 @@
+//! A look at the engine without a log, for diagnosis.
+
+use std::path::Path;
+
+use events::spec::ImageDigest;
+
+use super::cli::{Cli, words};
+use super::cli_error::CliError;
+use super::engine::Engine;
+use crate::ports::PortError;
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// The engine's version as it says it, for example `20.10.24+dfsg1`.
+    pub server_version: String,
+    /// What each image asked for resolves to, in the same order; `None` when it is not there.
+    pub images: Vec<Option<ImageDigest>>,
+}
+
+/// Asks the engine for its version and for images.
+///
+/// # Errors
+/// `Unavailable` with the codes of every other call: `engine_client_missing`, `engine_unreachable`, `engine_permission`.
+pub async fn probe(
+    docker_path: Option<&Path>,
+    docker_host: Option<&str>,
+    images: &[&str],
+) -> Result<Probe, PortError> {
+    let found = async {
+        let cli = Cli::find(docker_path, docker_host.map(str::to_owned)).await?;
+        let server_version = cli.text(words(["version", "--format", "{{.Server.Version}}"])).await?;
+        let engine = Engine::new(cli);
+        let mut ids = Vec::new();
+        for reference in images {
+            ids.push(match engine.image_id(reference).await {
+                Ok(id) => Some(id),
+                Err(CliError::NoSuchImage) => None,
+                Err(error) => return Err(error),
+            });
+        }
+        Ok(Probe { server_version, images: ids })
+    };
+    found.await.map_err(CliError::to_port)
+}

@@ -1,0 +1,194 @@
+//! What is lost, how it is told, and what is repaired.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use events::event::command::{InterruptCause, KillReason};
+use runtime_adapter::contract::{Call, RecordingSink, Subject, check};
+use runtime_adapter::ports::{EnvironmentHandle, ExecuteError, ExecutionResult, PortError};
+
+use super::engine::{CuttableEngine, docker, files, sandbox, volume};
+use super::{subject, subject_at};
+
+const fn lost(cause: InterruptCause) -> PortError {
+    PortError::Lost { cause }
+}
+
+/// Runs a long command and does something to it once it has begun.
+async fn interrupted(
+    subject: &Subject,
+    handle: &EnvironmentHandle,
+    accident: impl AsyncFnOnce(),
+) -> Result<ExecutionResult, ExecuteError> {
+    let sink = Arc::new(RecordingSink::default());
+    let call = Call::sh("echo kept > file; echo up; sleep 60").timeout_ms(60_000).sink(&sink);
+    let happen = async {
+        sink.shows("up").await;
+        accident().await;
+    };
+    tokio::join!(subject.run(handle, call), happen).0
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_that_dies_is_told_and_repaired() {
+    check(subject().await, async |subject: &Subject| {
+        let handle = subject.environment().await;
+        let name = sandbox(handle.environment_id);
+        let started = Instant::now();
+        let ended = interrupted(subject, &handle, async || drop(docker(&["kill", &name]).await)).await;
+        assert_eq!(ended, Err(lost(InterruptCause::SandboxLost).into()));
+        assert!(started.elapsed() < Duration::from_secs(10));
+        assert_eq!(subject.sh(&handle, "cat file").await.stdout.head, b"kept\n");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_that_is_gone_stays_lost() {
+    check(subject().await, async |subject: &Subject| {
+        let handle = subject.environment().await;
+        let name = sandbox(handle.environment_id);
+        let ended =
+            interrupted(subject, &handle, async || drop(docker(&["rm", "--force", &name]).await)).await;
+        assert_eq!(ended, Err(lost(InterruptCause::SandboxLost).into()));
+        for _ in 0..2 {
+            let again = subject.run(&handle, Call::sh("true")).await;
+            assert_eq!(again, Err(lost(InterruptCause::SandboxLost).into()));
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_supervisor_that_dies_is_told_and_the_container_restarted() {
+    check(subject().await, async |subject: &Subject| {
+        let handle = subject.environment().await;
+        let name = sandbox(handle.environment_id);
+        let script =
+            "for p in /proc/[0-9]*; do grep -qz '^spawn$' $p/cmdline && kill -9 ${p#/proc/}; done; true";
+        let before = docker(&["inspect", "--format", "{{.State.StartedAt}}", &name]).await;
+        let kill = async || drop(docker(&["exec", &name, "sh", "-c", script]).await);
+        let ended = interrupted(subject, &handle, kill).await;
+        assert_eq!(ended, Err(lost(InterruptCause::SupervisorLost).into()));
+        let seen = subject
+            .sh(&handle, "cat file; cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'sleep [6]0'")
+            .await;
+        assert_eq!(seen.stdout.head, b"kept\n0\n");
+        assert_ne!(docker(&["inspect", "--format", "{{.State.StartedAt}}", &name]).await, before);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_files_container_that_dies_is_told_and_no_changes_are_invented() {
+    check(subject().await, async |subject: &Subject| {
+        let handle = subject.environment().await;
+        let name = files(handle.environment_id);
+        let ended = interrupted(subject, &handle, async || drop(docker(&["kill", &name]).await)).await;
+        assert_eq!(ended, Err(lost(InterruptCause::FilesLost).into()));
+        let next = subject.sh(&handle, "cat file").await;
+        assert_eq!((next.stdout.head.as_slice(), next.files_changed.len()), (&b"kept\n"[..], 0));
+        assert_eq!(subject.read(&handle, "file").await.expect("read"), b"kept\n");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workspace_that_was_swapped_is_never_used() {
+    check(subject().await, async |subject: &Subject| {
+        let handle = subject.environment().await;
+        let mount = format!("type=volume,source={},target=/workspace", volume(handle.environment_id));
+        let image = subject.image.as_str();
+        docker(&[
+            "run",
+            "--rm",
+            "--network",
+            "none",
+            "--mount",
+            &mount,
+            image,
+            "rm",
+            "-rf",
+            "/workspace/.leasehold",
+        ])
+        .await;
+        for _ in 0..2 {
+            let lost = lost(InterruptCause::FilesLost);
+            assert_eq!(subject.run(&handle, Call::sh("true")).await, Err(lost.into()));
+        }
+        assert_eq!(subject.read(&handle, "x").await, Err(lost(InterruptCause::FilesLost).into()));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_is_down_is_told_and_everything_recovers() {
+    let engine = CuttableEngine::start();
+    check(subject_at(Some(engine.address())).await, async |subject: &Subject| {
+        let handle = subject.environment().await;
+        let ended = interrupted(subject, &handle, async || engine.cut()).await;
+        assert_eq!(ended, Err(lost(InterruptCause::ChannelLost).into()));
+
+        let started = Instant::now();
+        let unreachable =
+            |error: &PortError| matches!(error, PortError::Unavailable { code: "engine_unreachable", .. });
+        let refused = subject.adapter.execution.provision(subject.spec()).await;
+        assert!(refused.as_ref().is_err_and(unreachable), "{refused:?}");
+        let refused = subject.run(&handle, Call::sh("true")).await;
+        assert!(matches!(&refused, Err(ExecuteError::Port(error)) if unreachable(error)), "{refused:?}");
+        assert!(subject.adapter.execution.ping().await.is_err_and(|error| unreachable(&error)));
+        assert!(subject.adapter.inventory.list().await.is_err_and(|error| unreachable(&error)));
+        let destroyed = subject.adapter.execution.destroy(handle.environment_id).await;
+        assert!(destroyed.is_err_and(|error| unreachable(&error)));
+        assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+
+        engine.mend();
+        subject.adapter.execution.ping().await.expect("the engine answers");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_run_again_after_an_outage() {
+    let engine = CuttableEngine::start();
+    check(subject_at(Some(engine.address())).await, async |subject: &Subject| {
+        let handle = subject.environment().await;
+        let ended = interrupted(subject, &handle, async || engine.cut()).await;
+        assert_eq!(ended, Err(lost(InterruptCause::ChannelLost).into()));
+        engine.mend();
+        let next = subject
+            .sh(&handle, "cat file; cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'sleep [6]0'")
+            .await;
+        assert_eq!(next.stdout.head, b"kept\n0\n");
+        let killed = subject.run(&handle, Call::sh("sleep 60").timeout_ms(200)).await.expect("a result");
+        assert_eq!(killed.killed_by, Some(KillReason::Timeout));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_provision_leaves_nothing() {
+    check(subject().await, async |subject: &Subject| {
+        let mut spec = subject.spec();
+        // Below what the engine takes: the volume and the files container exist when the sandbox is refused.
+        spec.limits.memory_bytes = 1 << 20;
+        let refused = subject.adapter.execution.provision(spec).await;
+        assert!(matches!(refused, Err(PortError::Unavailable { .. })), "{refused:?}");
+        assert_eq!(subject.adapter.inventory.list().await, Ok(Vec::new()));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_that_goes_away_leaves_no_half_environment() {
+    check(subject().await, async |subject: &Subject| {
+        let spec = subject.spec();
+        let begun = subject.adapter.execution.provision(spec.clone());
+        assert!(tokio::time::timeout(Duration::from_millis(20), begun).await.is_err());
+        // The turn of this environment comes when the abandoned call has ended.
+        let again = subject.adapter.execution.provision(spec).await;
+        assert_eq!(again, Err(PortError::Rejected { code: "environment_exists" }));
+        assert_eq!(subject.adapter.inventory.list().await.expect("listed").len(), 3);
+    })
+    .await;
+}

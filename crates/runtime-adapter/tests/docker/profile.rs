@@ -1,0 +1,126 @@
+//! The containers as the engine has them.
+
+use runtime_adapter::contract::{Subject, check};
+use runtime_adapter::ports::PortError;
+use serde_json::Value;
+
+use super::engine::{docker, files, sandbox, set};
+use super::subject;
+
+async fn inspected(name: &str) -> Value {
+    let text = docker(&["inspect", name]).await;
+    let value: Value = serde_json::from_str(&text).expect("json");
+    value[0].clone()
+}
+
+fn common(container: &Value) {
+    let host = &container["HostConfig"];
+    assert_eq!(host["Privileged"], false);
+    assert_eq!(host["ReadonlyRootfs"], true);
+    assert_eq!(host["NetworkMode"], "none");
+    assert_eq!(host["IpcMode"], "private");
+    assert_eq!(host["CapDrop"], serde_json::json!(["ALL"]));
+    assert_eq!(host["LogConfig"]["Type"], "none");
+    assert_eq!(host["RestartPolicy"]["Name"], "no");
+    assert_eq!(host["Memory"], host["MemorySwap"]);
+    assert!(host["Memory"].as_i64().is_some_and(|bytes| bytes > 0));
+    assert!(host["PidsLimit"].as_i64().is_some_and(|count| count > 0));
+    assert!(host["CpuQuota"].as_i64().is_some_and(|quota| quota > 0));
+    assert!(host["Binds"].is_null() && host["Devices"].as_array().is_none_or(Vec::is_empty));
+    let security = host["SecurityOpt"].as_array().expect("options");
+    assert!(security.iter().any(|option| option == "no-new-privileges"));
+    assert!(security.iter().any(|option| option.as_str().is_some_and(|text| text.starts_with("seccomp={"))));
+    assert_eq!(container["Config"]["Tty"], false);
+    assert_eq!(container["Config"]["User"], "0:0");
+    let mounts = container["Mounts"].as_array().expect("mounts");
+    assert!(mounts.iter().all(|mount| mount["Type"] != "bind"), "{mounts:?}");
+    let labels = container["Config"]["Labels"].as_object().expect("labels");
+    let ours: Vec<_> = labels.keys().filter(|name| name.starts_with("leasehold.")).collect();
+    assert_eq!(
+        ours,
+        [
+            "leasehold.created",
+            "leasehold.environment",
+            "leasehold.hard_deadline",
+            "leasehold.log",
+            "leasehold.log_epoch",
+            "leasehold.node",
+            "leasehold.profile",
+            "leasehold.role",
+        ]
+    );
+}
+
+fn capabilities(container: &Value) -> Vec<String> {
+    let added = container["HostConfig"]["CapAdd"].as_array().expect("capabilities");
+    let mut names: Vec<_> = added
+        .iter()
+        .filter_map(Value::as_str)
+        .map(|name| name.trim_start_matches("CAP_").to_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+fn ulimits(container: &Value) -> Vec<(String, i64)> {
+    let limits = container["HostConfig"]["Ulimits"].as_array().expect("ulimits");
+    let pair = |limit: &Value| {
+        assert_eq!(limit["Hard"], limit["Soft"]);
+        (limit["Name"].as_str().unwrap_or_default().to_owned(), limit["Hard"].as_i64().unwrap_or(-1))
+    };
+    limits.iter().map(pair).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn both_containers_have_exactly_the_rights_they_need() {
+    check(subject().await, async |subject: &Subject| {
+        let handle = subject.environment().await;
+        let limits = runtime_adapter::contract::limits();
+
+        let box_ = inspected(&sandbox(handle.environment_id)).await;
+        common(&box_);
+        assert_eq!(capabilities(&box_), ["KILL", "SETGID", "SETPCAP", "SETUID"]);
+        assert_eq!(box_["HostConfig"]["Memory"].as_u64(), Some(limits.memory_bytes));
+        assert_eq!(box_["HostConfig"]["PidsLimit"].as_u64(), Some(limits.pids_max));
+        assert_eq!(box_["HostConfig"]["CpuQuota"].as_u64(), Some(200_000));
+        for limit in [("core", 0), ("msgqueue", 0), ("nofile", 8192)] {
+            assert!(ulimits(&box_).contains(&(limit.0.to_owned(), limit.1)), "{limit:?}");
+        }
+        assert_eq!(box_["HostConfig"]["Dns"], serde_json::json!(["127.0.0.1"]));
+        assert_eq!(box_["Config"]["Hostname"], "sandbox");
+        let tmpfs = box_["HostConfig"]["Tmpfs"].as_object().expect("tmpfs");
+        assert_eq!(tmpfs.keys().collect::<Vec<_>>(), ["/run", "/tmp"]);
+
+        let files = inspected(&files(handle.environment_id)).await;
+        common(&files);
+        assert_eq!(capabilities(&files), ["CHOWN", "DAC_OVERRIDE", "FOWNER"]);
+        assert_eq!(files["Config"]["Labels"]["leasehold.role"], "files");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_container_with_a_similar_name_is_left_alone() {
+    check(subject().await, async |subject: &Subject| {
+        let handle = subject.environment().await;
+        let name = format!("leasehold-{}-foreign", handle.environment_id);
+        docker(&["create", "--name", &name, "--network", "none", subject.image.as_str(), "true"]).await;
+        subject.adapter.execution.destroy(handle.environment_id).await.expect("destroyed");
+        let left = docker(&["ps", "--all", "--format", "{{.Names}}"]).await;
+        docker(&["rm", &name]).await;
+        assert!(set(&left).contains(name.as_str()));
+        assert!(!set(&left).contains(sandbox(handle.environment_id).as_str()));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_probe_tells_version_and_images() {
+    let images = ["leasehold/execution:dev", "leasehold/no-such-image:dev"];
+    let probe = runtime_adapter::container::probe(None, None, &images).await.expect("the engine answers");
+    assert!(probe.server_version.contains('.'));
+    assert_eq!(probe.images.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false]);
+    let nowhere = runtime_adapter::container::probe(None, Some("unix:///nowhere/engine.sock"), &[]).await;
+    let code = "engine_unreachable";
+    assert_eq!(nowhere, Err(PortError::Unavailable { code, effect_possible: true }));
+}
