@@ -4,6 +4,7 @@
 //! status and code, the whole problem document, and that the log did not move.
 
 mod commands;
+mod document;
 mod events;
 mod files;
 mod harness;

@@ -50,12 +50,10 @@ pub fn router(app: Arc<App>) -> Router {
         let json = document.clone();
         async move { ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], json) }
     };
-    // The same handlers for a file that is named by `path_base64` alone.
+    // The same handlers for an empty path: refused, unless `path_base64` names the file.
     let file = get(files::read_file).head(files::stat_file).put(files::write_file).delete(files::remove_file);
-    let by_base64 = axum::routing::put(files::write_file).delete(files::remove_file);
     let more_files = Router::new()
         .route("/v1/leases/{lease_id}/files/", file)
-        .route("/v1/leases/{lease_id}/files", by_base64)
         .route_layer(from_fn_with_state(Arc::clone(&app), context::authenticated));
     api.merge(more_files)
         .route("/openapi.json", get(document))

@@ -16,7 +16,7 @@ use super::problem::{Code, Problem, ProblemDocument};
 pub(super) struct IdempotencyKey {
     /// 1 to 255 visible ASCII characters, bare or as a quoted string. A repeat within 24 h under the same key answers the same
     /// status and the resource as it is now; with another body it is refused.
-    #[param(rename = "Idempotency-Key", required = false, value_type = String)]
+    #[param(rename = "Idempotency-Key", required = false, value_type = String, min_length = 1, max_length = 255, pattern = "^[!-~]+$")]
     idempotency_key: Option<String>,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct IdempotencyKey {
 #[expect(dead_code, reason = "documents a header that `context` reads")]
 pub(super) struct MinPosition {
     /// The `position` of a write: the read waits up to 2 s until it can be seen, then answers `projection_behind`.
-    #[param(rename = "Leasehold-Min-Position", required = false, value_type = u64)]
+    #[param(rename = "Leasehold-Min-Position", required = false, value_type = u64, maximum = 9007199254740991_u64)]
     leasehold_min_position: Option<u64>,
 }
 

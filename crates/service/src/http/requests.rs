@@ -34,7 +34,7 @@ const OUTPUT_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 #[serde(deny_unknown_fields)]
 pub(super) struct AcquireBody {
     /// Life from now: 1 to the environment's cap.
-    #[schema(minimum = 1, example = 300)]
+    #[schema(minimum = 1, maximum = 31536000, example = 300)]
     ttl_seconds: f64,
     /// Who holds it, at most 256 bytes.
     #[schema(max_length = 256)]
@@ -145,7 +145,7 @@ impl RequestBody for AcquireBody {
 #[serde(deny_unknown_fields)]
 pub(super) struct RenewBody {
     /// Life from now.
-    #[schema(minimum = 1, example = 300)]
+    #[schema(minimum = 1, maximum = 31536000, example = 300)]
     ttl_seconds: f64,
 }
 
@@ -216,7 +216,7 @@ pub(super) struct CommandBody {
     #[schema(exclusive_minimum = 0, maximum = 86400)]
     timeout_seconds: Option<f64>,
     /// Expected output of both streams together; past four times as much the command is killed.
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 1073741824)]
     output_bytes: Option<u64>,
     /// Run beside the foreground command.
     background: Option<bool>,

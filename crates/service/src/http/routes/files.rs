@@ -32,7 +32,8 @@ use crate::api::{ListFiles, ServiceError};
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "documents a parameter that is read as raw bytes")]
 pub(in crate::http) struct FileQuery {
-    /// The path in base64 (either alphabet), instead of the one in the target, which is then ignored.
+    /// The path in base64 (either alphabet, padded or not), instead of the one in the target, which is then ignored.
+    #[param(min_length = 2)]
     path_base64: Option<String>,
 }
 

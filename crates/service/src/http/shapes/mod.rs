@@ -36,8 +36,24 @@ impl<T> Page<T> {
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident from $source:ty { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
         pub(in crate::http) enum $name { $($(#[$variant_doc])* #[serde(rename = $word)] $variant),+ }
+
+        // By hand: the derive does not see words that a macro passes on.
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+                utoipa::openapi::ObjectBuilder::new()
+                    .schema_type(utoipa::openapi::schema::Type::String)
+                    .enum_values(Some([$($word),+]))
+                    .into()
+            }
+        }
+
+        impl utoipa::ToSchema for $name {
+            fn name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+        }
 
         impl From<$source> for $name {
             fn from(value: $source) -> Self {
