@@ -1,8 +1,9 @@
 //! What every adapter refuses before anything runs: a handle of another owner or past its end, a command that cannot be
 //! started as given.
 
-use events::bounds::{ARGV_BYTES_MAX, ARGV_COUNT_MAX};
+use events::bounds::{ARGV_BYTES_MAX, ARGV_COUNT_MAX, ARGV_ENV_BYTES_MAX};
 use events::time::Timestamp;
+use guest::protocol::spawn::MAX_ENV as ENV_COUNT_MAX;
 use policy::WorkspacePath;
 
 use crate::ports::{EnvironmentHandle, ExecutionCommand, PortError};
@@ -36,7 +37,7 @@ pub(crate) fn check_handle(
 /// Shape and size of argv, working directory and environment.
 ///
 /// # Errors
-/// `argv_empty`, `argv_too_large`, `argv_nul`, `argv_relative`, `cwd_invalid`, `env_invalid`.
+/// `argv_empty`, `argv_too_large`, `argv_nul`, `argv_relative`, `cwd_invalid`, `env_invalid`, `env_too_large`.
 pub(crate) fn check_command(command: &ExecutionCommand) -> Result<(), PortError> {
     let argv = &command.argv;
     let Some(program) = argv.first().filter(|program| !program.is_empty()) else {
@@ -57,5 +58,12 @@ pub(crate) fn check_command(command: &ExecutionCommand) -> Result<(), PortError>
     let sound = |(name, value): (&String, &String)| {
         !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
     };
-    if command.env.iter().all(sound) { Ok(()) } else { Err(rejected("env_invalid")) }
+    if !command.env.iter().all(sound) {
+        return Err(rejected("env_invalid"));
+    }
+    let env_bytes = command.env.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+    if command.env.len() > ENV_COUNT_MAX || env_bytes > ARGV_ENV_BYTES_MAX {
+        return Err(rejected("env_too_large"));
+    }
+    Ok(())
 }

@@ -89,6 +89,14 @@ impl Cli {
     /// The closed set of [`CliError`]; `Timeout` after 60 s, when the call was killed.
     pub(super) async fn run(&self, arguments: Vec<String>) -> Result<Vec<u8>, CliError> {
         let _turn = self.turns.acquire().await.map_err(|_| CliError::Start)?;
+        self.run_at_once(arguments).await
+    }
+
+    /// The same without waiting for a turn: a kill does not queue behind work.
+    ///
+    /// # Errors
+    /// As [`Cli::run`].
+    pub(super) async fn run_at_once(&self, arguments: Vec<String>) -> Result<Vec<u8>, CliError> {
         let mut child = self
             .command(arguments)
             .stdin(Stdio::null())

@@ -85,7 +85,7 @@ impl Engine {
 
     /// Stops a container at once; one that does not run is fine.
     pub(super) async fn kill(&self, name: &str) -> Result<(), CliError> {
-        match self.cli.run(words(["kill", name])).await {
+        match self.cli.run_at_once(words(["kill", name])).await {
             Ok(_) | Err(CliError::NotRunning) => Ok(()),
             Err(error) => Err(error),
         }

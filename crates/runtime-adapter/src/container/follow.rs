@@ -20,6 +20,8 @@ use crate::ports::{Cancel, ExecutionCommand, OutputSink, OutputStream, StdinSour
 const GRANT_BYTES: u32 = CREDIT_WINDOW_BYTES / 4;
 /// How long the outputs may take to close after everything has exited.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(5);
+/// Beyond every cap of an environment; keeps deadlines within what the clock can add.
+const LIMIT_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Two rises of a counter that are no further apart than this were seen in consecutive samples.
 const CONSECUTIVE: Duration = Duration::from_millis(COUNTER_INTERVAL_MS * 8 / 5);
 
@@ -115,7 +117,7 @@ impl Followed {
         crash_points: &CrashPoints,
     ) -> FollowEnd {
         let mut files_closed = std::pin::pin!(files.closed());
-        let limit = Duration::from_millis(command.timeout_ms);
+        let limit = Duration::from_millis(command.timeout_ms).min(LIMIT_MAX);
         let mut deadline = self.started_at + limit;
         loop {
             // Events go first: what ended in time is not killed for it.

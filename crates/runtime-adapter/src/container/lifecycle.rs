@@ -162,10 +162,11 @@ impl Inner {
         sandbox.and(files).map_err(CliError::to_port)?;
         let volume = naming::workspace_volume(environment_id);
         self.engine.remove_volume(&volume).await.map_err(CliError::to_port)?;
-        for object in self.observed(Some(environment_id)).await? {
-            self.remove_object(&object).await?;
+        let left = self.observed(Some(environment_id)).await?;
+        for object in &left {
+            self.remove_object(object).await?;
         }
-        if self.observed(Some(environment_id)).await?.is_empty() {
+        if left.is_empty() || self.observed(Some(environment_id)).await?.is_empty() {
             Ok(())
         } else {
             Err(PortError::Unavailable { code: "teardown_incomplete", effect_possible: true })

@@ -42,7 +42,7 @@ pub async fn oversized_arguments_are_refused(subject: &Subject) {
     assert_eq!(result.stdout.bytes_total, 60 * 1024 + 1);
 }
 
-/// An empty name, or one with `=`, is no variable.
+/// An empty name, or one with `=`, is no variable; too many or too long ones are refused.
 pub async fn bad_environment_names_are_refused(subject: &Subject) {
     let handle = subject.environment().await;
     for name in ["", "A=B", "A\0"] {
@@ -50,6 +50,15 @@ pub async fn bad_environment_names_are_refused(subject: &Subject) {
         call.command.env.insert(name.to_owned(), "x".to_owned());
         assert_eq!(subject.run(&handle, call).await, Err(rejected("env_invalid")));
     }
+    let mut large = Call::argv(&["true"]);
+    large.command.env.insert("LARGE".to_owned(), "x".repeat(129 * 1024));
+    assert_eq!(subject.run(&handle, large).await, Err(rejected("env_too_large")));
+    let mut many = Call::argv(&["true"]);
+    many.command.env = (0..1025).map(|number| (format!("V{number}"), String::new())).collect();
+    assert_eq!(subject.run(&handle, many).await, Err(rejected("env_too_large")));
+    let mut most = Call::argv(&["true"]);
+    most.command.env = (0..1024).map(|number| (format!("V{number}"), "x".repeat(100))).collect();
+    assert_eq!(subject.run(&handle, most).await.expect("a result").exit_code, Some(0));
 }
 
 /// An argument is data: a newline is part of it.

@@ -23,7 +23,8 @@ macro_rules! kernel_suite {
                 commands_have_no_rights, the_private_directory_is_out_of_reach,
                 a_heredoc_then_another_command, many_files_do_not_matter_to_the_next_command,
                 memory_is_enforced_with_evidence, a_fork_flood_is_ended,
-                a_file_that_changes_while_read_is_refused,
+                a_file_that_changes_while_read_is_refused, modes_and_sockets_through_the_port,
+                a_cancelled_process_is_gone, many_with_short_limits_do_not_deadlock,
                 killing_everything_reaches_only_ones_own;
         }
     };
@@ -184,5 +185,48 @@ pub async fn killing_everything_reaches_only_ones_own(subject: &Subject) {
     let attack = "for p in /proc/[0-9]*; do kill -9 ${p#/proc/} 2>/dev/null; kill -STOP ${p#/proc/} 2>/dev/null; done; echo tried";
     let result = subject.run(&handle, Call::sh(attack).timeout_ms(2_000)).await.expect("a result");
     assert!(result.stdout.head.is_empty() || result.stdout.head == b"tried\n");
+    assert_eq!(subject.sh(&handle, "echo on").await.stdout.head, b"on\n");
+}
+
+/// The port reads what the mode hides, and refuses what is no file.
+pub async fn modes_and_sockets_through_the_port(subject: &Subject) {
+    let handle = subject.environment().await;
+    let script = "import os, socket\nopen('hidden', 'w').write('x')\nos.chmod('hidden', 0)\nos.mkdir('d')\nopen('d/f', 'w').write('y')\nos.chmod('d', 0)\nsocket.socket(socket.AF_UNIX).bind('s')";
+    let made = subject.run(&handle, Call::argv(&["python3", "-c", script])).await.expect("a result");
+    assert_eq!((made.exit_code, made.files_changed.len()), (Some(0), 3));
+    assert_eq!(subject.read(&handle, "hidden").await.expect("read"), b"x");
+    assert_eq!(subject.read(&handle, "d/f").await.expect("read"), b"y");
+    assert_eq!(subject.read(&handle, "s").await, Err(WorkspaceError::NotRegular));
+}
+
+/// After a cancellation the process is not there any more.
+pub async fn a_cancelled_process_is_gone(subject: &Subject) {
+    let handle = subject.environment().await;
+    let sink = Arc::new(RecordingSink::default());
+    let call = Call::sh("setsid sleep 4322 & echo up; sleep 4322").sink(&sink);
+    let cancel = call.cancel_handle();
+    let ask = async {
+        sink.shows("up").await;
+        cancel.cancel(super::kills::client_cancel());
+    };
+    let (ended, ()) = tokio::join!(subject.run(&handle, call), ask);
+    assert!(ended.is_err());
+    let seen = subject.sh(&handle, "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'sleep [4]322'").await;
+    assert_eq!(seen.stdout.head, b"0\n");
+}
+
+/// Twenty at once, half of them killed by their limit, half by a signal of their own just before it.
+pub async fn many_with_short_limits_do_not_deadlock(subject: &Subject) {
+    let handle = subject.environment().await;
+    let runs = (0..20).map(|number| {
+        let (script, limit_ms) =
+            if number % 2 == 0 { ("sleep 60", 500) } else { ("sleep 0.4; kill -9 $$", 5_000) };
+        subject.run(&handle, Call::sh(script).timeout_ms(limit_ms).background())
+    });
+    for (number, result) in futures::future::join_all(runs).await.into_iter().enumerate() {
+        let result = result.expect("a result");
+        let expected = if number % 2 == 0 { (None, Some(KillReason::Timeout)) } else { (Some(137), None) };
+        assert_eq!((result.exit_code, result.killed_by), expected, "{number}");
+    }
     assert_eq!(subject.sh(&handle, "echo on").await.stdout.head, b"on\n");
 }

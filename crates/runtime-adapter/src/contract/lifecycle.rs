@@ -74,3 +74,14 @@ pub async fn the_same_environment_twice_is_refused(subject: &Subject) {
     assert_eq!(refused, Err(PortError::Rejected { code: "environment_exists" }));
     assert_eq!(subject.sh(&handle, "echo on").await.stdout.head, b"on\n");
 }
+
+/// Two epochs of one run share no file.
+pub async fn epochs_of_a_run_share_nothing(subject: &Subject) {
+    let first = subject.environment().await;
+    let mut spec = subject.spec();
+    (spec.tenant, spec.run_id, spec.epoch) = (first.tenant, first.run_id, events::ids::Epoch(2));
+    let second = subject.adapter.execution.provision(spec).await.expect("provisioned");
+    subject.write(&first, "secret", b"one").await.expect("written");
+    assert_eq!(subject.read(&second, "secret").await, Err(crate::ports::WorkspaceError::NotFound));
+    assert_eq!(subject.sh(&second, "cat secret").await.exit_code, Some(1));
+}

@@ -53,7 +53,8 @@ macro_rules! contract_suite {
                 removal, provenance_follows_the_writer, a_broken_upload_leaves_nothing;
             lifecycle: everything_is_listed_with_its_labels, removing_each_object_removes_all,
                 destroy_of_an_unknown_environment_is_quiet, a_restarted_service_takes_over,
-                what_is_gone_cannot_be_taken_over, the_same_environment_twice_is_refused;
+                what_is_gone_cannot_be_taken_over, the_same_environment_twice_is_refused,
+                epochs_of_a_run_share_nothing;
         }
     };
 }
