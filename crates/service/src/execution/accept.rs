@@ -10,7 +10,7 @@ use event_log::RequestKey;
 use events::bounds::{STDIN_BYTES_MAX, STDIN_INLINE_BYTES_MAX};
 use events::event::command::{CommandAccepted, StdinRecord};
 use events::ids::derived_uuid;
-use events::run::{AcceptCommand, Rejection, RunCommand};
+use events::run::{AcceptCommand, Rejection, RunCommand, check_request};
 use events::{CommandId, Event, LeaseId, Position};
 use policy::{WorkspaceCwd, build_environment};
 use sha2::{Digest, Sha256};
@@ -85,6 +85,8 @@ impl Execution {
         let checked = self.check(request)?;
         let actor = ctx.principal.actor.clone();
         let plan = Plan { run, lease_id, command_id, actor, key, checked };
+        // What the record would refuse is refused before an environment is made for it.
+        check_request(&plan.accept_command(None))?;
         let (sender, receiver) = oneshot::channel();
         let this = self.clone();
         self.shared.supervisor.start("command", async move { this.accept_and_run(plan, sender).await });

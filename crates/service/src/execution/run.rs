@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use events::event::command::{CommandAccepted, InterruptCause};
-use events::run::{CommandPhase, Rejection, RunCommand};
+use events::event::command::{CommandAccepted, Evidence, InterruptCause, KillReason};
+use events::run::{CommandPhase, LeasePhase, Rejection, RunCommand};
 use events::{CommandId, Position, Timestamp};
 use policy::{WorkspaceCwd, build_environment};
 use runtime_adapter::ports::{CancelRequest, ExecutionCommand, OutputSink, StdinSource};
@@ -47,7 +47,7 @@ impl<'a> Running<'a> {
 /// How the wait for a start ended.
 enum Start {
     Started(Option<Turn>),
-    Killed(CancelRequest),
+    Killed(Box<CancelRequest>),
 }
 
 impl Execution {
@@ -68,7 +68,7 @@ impl Execution {
             }
             Ok(Start::Killed(kill)) => {
                 self.record(run, &RunCommand::RequestKill { command_id, reason: kill.reason }).await;
-                (None, self.record(run, &outcome::never_ran(command_id, kill)).await)
+                (None, self.record(run, &outcome::never_ran(command_id, *kill)).await)
             }
             Err(error) => {
                 tracing::error!(%command_id, error = %error, "a command could not be started");
@@ -89,7 +89,7 @@ impl Execution {
             Some(Place::First(turn)) => Some(turn),
             Some(Place::Waiting(called)) => tokio::select! {
                 biased;
-                kill = running.entry.cancel.requested() => return Ok(Start::Killed(kill)),
+                kill = running.entry.cancel.requested() => return Ok(Start::Killed(Box::new(kill))),
                 turn = called => turn.ok(),
             },
         };
@@ -104,14 +104,38 @@ impl Execution {
                 Ok(_) => {}
                 // Its lease or its environment ended while it waited.
                 Err(SubmitError::Rejected(Rejection::LeaseLost | Rejection::EnvironmentLost)) => {
-                    let kill = running.entry.cancel.get().unwrap_or_else(|| cancelled_by("lease_ended"));
-                    return Ok(Start::Killed(kill));
+                    let kill = match running.entry.cancel.get() {
+                        Some(kill) => kill,
+                        None => self.end_of_lease(running).await,
+                    };
+                    return Ok(Start::Killed(Box::new(kill)));
                 }
                 Err(error) => return Err(error),
             }
         }
         running.entry.running();
         Ok(Start::Started(turn))
+    }
+
+    /// What the end of its lease is called for a command that still waited.
+    async fn end_of_lease(&self, running: &Running<'_>) -> CancelRequest {
+        let lease_id = running.accepted.lease_id;
+        let expired = self
+            .shared
+            .runs
+            .look(running.environment.run, |state, now| {
+                let lease = state.leases.get(&lease_id)?;
+                let by_clock = matches!(lease.phase, LeasePhase::Live | LeasePhase::Expired);
+                (by_clock && now >= lease.expires_at).then_some(lease.expires_at)
+            })
+            .await;
+        match expired {
+            Ok(Some(expires_at)) => CancelRequest {
+                reason: KillReason::Expired,
+                evidence: Evidence { expires_at: Some(expires_at), ..Evidence::default() },
+            },
+            Ok(None) | Err(_) => cancelled_by("lease_ended"),
+        }
     }
 
     async fn execute(

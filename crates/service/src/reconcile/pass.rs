@@ -83,7 +83,7 @@ impl Reconciler {
                     if command.environment_id == environment_id {
                         let request = if command.running { running.clone() } else { Some(waiting.clone()) };
                         if let Some(request) = request {
-                            self.parts.execution.cancel(command.command_id, request);
+                            self.parts.execution.cancel(command.command_id, *request);
                         }
                     }
                 }

@@ -59,9 +59,9 @@ pub(super) enum Step {
     /// End the commands that wait, and those that run.
     End {
         /// For each that waits.
-        waiting: CancelRequest,
+        waiting: Box<CancelRequest>,
         /// For each that runs; `None` lets them drain.
-        running: Option<CancelRequest>,
+        running: Option<Box<CancelRequest>>,
     },
     /// Remove it.
     Destroy,
@@ -99,7 +99,7 @@ fn unwanted(
         if drains { local.unwanted_for.saturating_sub(release_drain) } else { local.unwanted_for };
     let patient = killing_for < KILL_PATIENCE;
     if local.waiting + local.running > 0 && patient {
-        let request = kill(cause, lease_expires_at);
+        let request = Box::new(kill(cause, lease_expires_at));
         let drain = drains && local.unwanted_for < release_drain;
         return Step::End { waiting: request.clone(), running: (!drain).then_some(request) };
     }
