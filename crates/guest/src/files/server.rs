@@ -297,7 +297,9 @@ impl Service {
             private.clean()?;
         }
         let ready = self.ready.get_or_init(|| Ready { owner, private, nonce, snapshot: Mutex::default() });
-        cancellable(conversation, |cancelled| Ok(ready.snapshot().update(&self.workspace, cancelled)?.usage))
+        cancellable(conversation, |cancelled| {
+            Ok(ready.snapshot().update(&self.workspace, 0, cancelled)?.usage)
+        })
     }
 
     fn diff(
@@ -310,15 +312,16 @@ impl Service {
         // An empty tree in place of the workspace must never look like "everything was deleted".
         ready.private.check_nonce(&ready.nonce)?;
         let id = conversation.id;
-        let difference =
-            cancellable(conversation, |cancelled| ready.snapshot().update(&self.workspace, cancelled))?;
-        let total_changes = difference.changes.len() as u64;
+        let difference = cancellable(conversation, |cancelled| {
+            ready.snapshot().update(&self.workspace, max_changes as usize, cancelled)
+        })?;
+        let total_changes = difference.total_changes;
         let mut path_bytes_left = max_path_bytes as usize;
         let mut frames = Vec::new();
-        let mut truncated = false;
+        let mut truncated = total_changes > difference.changes.len() as u64;
         for change in difference.changes {
             let path_bytes = change.path.encoded_bytes();
-            if frames.len() >= max_changes as usize || path_bytes > path_bytes_left {
+            if path_bytes > path_bytes_left {
                 truncated = true;
                 break;
             }

@@ -21,6 +21,9 @@ use super::workspace::Workspace;
 const MAX_RECORDS: usize = 1_100_000;
 const MAX_KEY_BYTES: usize = 96 << 20;
 
+/// How much of a file is read at once.
+const HASH_BUFFER_BYTES: usize = 128 * 1024;
+
 /// A path, or for one that is too long to be addressed, NUL, its digest and its length: no path holds NUL.
 type Key = Box<[u8]>;
 
@@ -32,6 +35,8 @@ struct Record {
     sha256: Option<[u8; 32]>,
     /// Number of the walk that saw it last.
     seen: u64,
+    /// Number of the walk that saw it first.
+    born: u64,
 }
 
 /// The baseline.
@@ -44,8 +49,9 @@ pub(super) struct Snapshot {
 
 /// What a walk found out.
 pub(super) struct Difference {
-    /// Sorted by key.
+    /// The first ones by path, as many as asked for.
     pub(super) changes: Vec<Change>,
+    pub(super) total_changes: u64,
     pub(super) usage: Usage,
 }
 
@@ -54,74 +60,100 @@ impl Snapshot {
     pub(super) fn update(
         &mut self,
         workspace: &Workspace,
+        max_changes: usize,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Difference, Failure> {
         self.walks += 1;
-        let (seen, records) = (self.walks, &mut self.records);
-        let (mut count, mut key_bytes) = (records.len(), self.key_bytes);
         let mut meter = Meter::default();
-        let mut updates: Vec<(Key, Record)> = Vec::new();
-        walk(workspace.root(), b"", |found| {
+        let mut first = First { max: max_changes, changes: BTreeMap::new(), total: 0 };
+        let mut modified: Vec<(Key, Record)> = Vec::new();
+        let walked = walk(workspace.root(), b"", |found| {
             if cancelled() {
                 return Err(FilesErrorCode::Cancelled.into());
             }
             meter.add(&found.stat);
-            let kind = kind(&found.stat);
-            if kind == EntryKind::Directory {
+            if kind(&found.stat) == EntryKind::Directory {
                 return Ok(Below::Enter);
             }
-            let key = key_of(found.path);
-            let stamp = Stamp::of(&found.stat);
-            let old = records.get_mut(&key);
-            let is_new = old.is_none();
-            if let Some(old) = old.filter(|old| old.kind == kind && old.stamp == stamp) {
-                old.seen = seen;
-                return Ok(Below::Skip);
+            if let Some((key, record)) = self.look(workspace, found, &mut first)? {
+                modified.push((key, record));
             }
-            let sha256 = match content_digest(workspace, found, kind) {
-                Ok(sha256) => sha256,
-                // It vanished between its status and its opening, or became something else: not there.
-                Err(failure) if failure.code != FilesErrorCode::Io => return Ok(Below::Skip),
-                Err(failure) => return Err(failure),
-            };
-            if is_new {
-                count += 1;
-                key_bytes += key.len();
-                if count > MAX_RECORDS || key_bytes > MAX_KEY_BYTES {
-                    return Err(FilesErrorCode::CannotMeasure.into());
-                }
-            }
-            updates.push((key, Record { kind, stamp, sha256, seen }));
             Ok(Below::Skip)
-        })?;
-        let changes = self.apply(updates, seen);
-        Ok(Difference { changes, usage: meter.usage })
+        });
+        if let Err(failure) = walked {
+            let born = self.walks;
+            self.drop_records(|_, record| record.born == born);
+            return Err(failure);
+        }
+        self.settle(modified, &mut first);
+        let changes = first.changes.into_values().collect();
+        Ok(Difference { changes, total_changes: first.total, usage: meter.usage })
     }
 
-    fn apply(&mut self, updates: Vec<(Key, Record)>, seen: u64) -> Vec<Change> {
-        let mut changes = Vec::new();
-        for (key, record) in updates {
-            let change = match self.records.get(&key) {
-                None => Some(ChangeKind::Created),
-                Some(old) if is_same_content(old, &record) => None,
-                Some(_) => Some(ChangeKind::Modified),
-            };
-            if let Some(change) = change {
-                changes.push((key.clone(), changed(&key, change, &record)));
+    /// Compares one thing with its record. A new one is recorded at once (a failed walk takes it back), a changed
+    /// one is given back to be recorded at the end.
+    fn look(
+        &mut self,
+        workspace: &Workspace,
+        found: &Found<'_>,
+        first: &mut First,
+    ) -> Result<Option<(Key, Record)>, Failure> {
+        let (kind, stamp, seen) = (kind(&found.stat), Stamp::of(&found.stat), self.walks);
+        let key = key_of(found.path);
+        let old = self.records.get_mut(&key);
+        let born = match old {
+            Some(old) if old.kind == kind && old.stamp == stamp => {
+                old.seen = seen;
+                return Ok(None);
+            }
+            Some(old) => old.born,
+            None => seen,
+        };
+        let sha256 = match content_digest(workspace, found, kind) {
+            Ok(sha256) => sha256,
+            // It vanished between its status and its opening, or became something else: not there.
+            Err(failure) if failure.code != FilesErrorCode::Io => return Ok(None),
+            Err(failure) => return Err(failure),
+        };
+        let record = Record { kind, stamp, sha256, seen, born };
+        if born != seen {
+            return Ok(Some((key, record)));
+        }
+        first.add(&key, ChangeKind::Created, &record);
+        self.insert(key, record);
+        if self.records.len() > MAX_RECORDS || self.key_bytes > MAX_KEY_BYTES {
+            return Err(FilesErrorCode::CannotMeasure.into());
+        }
+        Ok(None)
+    }
+
+    /// The walk succeeded: takes over what changed, drops what is gone.
+    fn settle(&mut self, modified: Vec<(Key, Record)>, first: &mut First) {
+        for (key, record) in modified {
+            if self.records.get(&key).is_none_or(|old| !is_same_content(old, &record)) {
+                first.add(&key, ChangeKind::Modified, &record);
             }
             self.insert(key, record);
         }
+        let seen = self.walks;
+        self.drop_records(|key, record| {
+            let is_gone = record.seen != seen;
+            if is_gone {
+                first.add(key, ChangeKind::Deleted, record);
+            }
+            is_gone
+        });
+    }
+
+    fn drop_records(&mut self, mut is_gone: impl FnMut(&Key, &Record) -> bool) {
         let key_bytes = &mut self.key_bytes;
         self.records.retain(|key, record| {
-            let is_there = record.seen == seen;
-            if !is_there {
+            let is_gone = is_gone(key, record);
+            if is_gone {
                 *key_bytes -= key.len();
-                changes.push((key.clone(), changed(key, ChangeKind::Deleted, record)));
             }
-            is_there
+            !is_gone
         });
-        changes.sort_unstable_by(|(left, _), (right, _)| left.cmp(right));
-        changes.into_iter().map(|(_, change)| change).collect()
     }
 
     fn insert(&mut self, key: Key, record: Record) {
@@ -133,8 +165,13 @@ impl Snapshot {
 
     /// Notes what the API wrote, so that it is no command's change.
     pub(super) fn record_written(&mut self, path: &[u8], stat: &Stat, sha256: [u8; 32]) {
-        let record =
-            Record { kind: EntryKind::File, stamp: Stamp::of(stat), sha256: Some(sha256), seen: self.walks };
+        let record = Record {
+            kind: EntryKind::File,
+            stamp: Stamp::of(stat),
+            sha256: Some(sha256),
+            seen: self.walks,
+            born: 0,
+        };
         self.insert(key_of(path), record);
     }
 
@@ -167,6 +204,26 @@ pub(super) fn measure(workspace: &Workspace, cancelled: &dyn Fn() -> bool) -> Re
         Ok(Below::Enter)
     })?;
     Ok(meter.usage)
+}
+
+/// The first changes by path, however many there are.
+struct First {
+    max: usize,
+    changes: BTreeMap<Key, Change>,
+    total: u64,
+}
+
+impl First {
+    fn add(&mut self, key: &Key, change: ChangeKind, record: &Record) {
+        self.total += 1;
+        let is_before = |last: (&Key, &Change)| key < last.0;
+        if self.changes.len() < self.max || self.changes.last_key_value().is_some_and(is_before) {
+            self.changes.insert(key.clone(), changed(key, change, record));
+        }
+        if self.changes.len() > self.max {
+            self.changes.pop_last();
+        }
+    }
 }
 
 #[derive(Default)]
@@ -242,7 +299,8 @@ fn content_digest(
         EntryKind::File => {
             let (file, stat) = workspace.regular(found.parent, found.name.to_bytes())?;
             let mut hasher = Sha256::new();
-            let mut buffer = vec![0; 128 * 1024];
+            let mut buffer =
+                vec![0; usize::try_from(size_bytes(&stat)).unwrap_or(usize::MAX).min(HASH_BUFFER_BYTES)];
             // Never more than it had: a file that grows faster than it is read has changed anyway.
             let mut left = size_bytes(&stat);
             while left > 0 {

@@ -202,3 +202,25 @@ fn usage_counts_everything_once() {
     std::fs::set_permissions(files.at("d"), std::fs::Permissions::from_mode(0o0)).unwrap();
     assert_eq!(files.diff().usage, usage, "a locked directory hides nothing");
 }
+
+#[test]
+fn a_cancelled_diff_moves_nothing() {
+    let mut files = Files::open();
+    files.write("a-kept", b"x").unwrap();
+    std::fs::write(files.at("a-kept"), "changed").unwrap();
+    for index in 0..3_000 {
+        std::fs::write(files.at(&format!("f{index:04}")), "content").unwrap();
+    }
+    let id = files.next_id();
+    let mut frames = Vec::new();
+    let diff = Request::Diff { id, max_changes: 10, max_path_bytes: 1000 };
+    guest::protocol::encode(&diff, &mut frames);
+    guest::protocol::encode(&Request::Cancel { id }, &mut frames);
+    files.send_raw(&frames);
+    let answer = files.finish(id).1;
+    let Response::Error { code, .. } = answer else { panic!("{answer:?}") };
+    assert_eq!(code, guest::protocol::files::FilesErrorCode::Cancelled);
+    let diff = files.diff();
+    assert_eq!(diff.total_changes, 3_001);
+    assert!(diff.changes.contains(&change(b"a-kept", ChangeKind::Modified, Some(b"changed"))));
+}
