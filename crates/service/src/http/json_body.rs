@@ -29,7 +29,7 @@ const DRAIN_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub(super) trait RequestBody: DeserializeOwned {
     /// Largest body in bytes, before parsing.
     const BYTES_MAX: usize = 1024 * 1024;
-    /// No body at all means an empty object.
+    /// No body at all, and null, mean an empty object.
     const OPTIONAL: bool = false;
 
     /// What the request asks for.
@@ -58,12 +58,14 @@ impl<B: RequestBody, S: Sync> FromRequest<S> for Write<B> {
         let key = context::idempotency_key(&parts.headers)?;
         let respond_async = context::responds_async(&parts.headers);
         let bytes = read(&parts.headers, body, B::BYTES_MAX).await?;
-        let value = if bytes.is_empty() && B::OPTIONAL {
-            Value::Object(Map::new())
-        } else {
+        let mut value = Value::Null;
+        if !(bytes.is_empty() && B::OPTIONAL) {
             expect_json(&parts.headers)?;
-            strict_json::parse(&bytes).map_err(|error| not_json(&error))?
-        };
+            value = strict_json::parse(&bytes).map_err(|error| not_json(&error))?;
+        }
+        if value.is_null() && B::OPTIONAL {
+            value = Value::Object(Map::new());
+        }
         drop(bytes);
         if let Some(key) = key {
             let digest = digest(parts.method.as_str(), parts.uri.path(), &value)?;

@@ -105,8 +105,10 @@ async fn a_provision_in_flight_at_release_is_destroyed_when_it_lands_and_its_cal
     let (run_id, lease_id) = service.lease(60_000).await;
     world.fake.faults().hold_provision(true);
     let app = std::sync::Arc::clone(service.app());
-    let caller =
-        tokio::task::spawn(async move { app.execute(&ctx(), lease_id, shell("true"), PATIENCE).await });
+    let caller = service
+        .app()
+        .supervisor()
+        .spawn("caller", async move { app.execute(&ctx(), lease_id, shell("true"), PATIENCE).await });
     service.lease_until(lease_id, |lease| lease.environment.is_some()).await;
     service.app().release_lease(&ctx(), lease_id).await.unwrap();
     world.fake.faults().hold_provision(false);
