@@ -1,5 +1,6 @@
-//! How long one command takes in a held environment, against one `docker exec`, and how long an environment takes to make,
-//! against one `docker run`. Prints one JSON object; durations in microseconds (medians unless named otherwise).
+//! The container adapter beside the engine's own client, in one run: one command in a held environment (`docker exec`), a kill
+//! until the environment answers again (`docker kill` and `docker start`), 64 MiB into and out of the workspace (`cat` through
+//! `docker exec`), a new environment (`docker run`). Prints one JSON object; durations in microseconds (medians unless named otherwise).
 //!
 //! `cargo run --release -p runtime-adapter --example dispatch_bench [COMMANDS] [ENVIRONMENTS]`
 
@@ -8,16 +9,21 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use events::event::command::KillReason;
+use events::event::command::{Evidence, KillReason};
 use events::ids::{CommandId, EnvironmentId, Epoch, LogId, NodeId, RunId, TenantId};
 use events::spec::Limits;
 use events::time::Timestamp;
+use futures::StreamExt as _;
+use policy::WorkspacePath;
 use runtime_adapter::container::{ContainerAdapter, ContainerConfig};
 use runtime_adapter::ports::{
-    EnvironmentHandle, EnvironmentSpec, ExecutionCommand, ExecutionEnvironment, OutputSink, OutputStream,
-    StdinSource, cancel_pair,
+    CancelRequest, EnvironmentHandle, EnvironmentSpec, ExecuteError, ExecutionCommand, ExecutionEnvironment,
+    OutputSink, OutputStream, StdinSource, Workspace, cancel_pair,
 };
 use uuid::Uuid;
+
+/// Size of the file that is moved.
+const FILE_BYTES: usize = 64 << 20;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -47,14 +53,10 @@ fn spec(adapter: &ContainerAdapter, expires_at: Timestamp) -> EnvironmentSpec {
     }
 }
 
-async fn dispatch(
-    adapter: &ContainerAdapter,
-    handle: &EnvironmentHandle,
-    program: &str,
-) -> Result<Duration, Failure> {
-    let command = ExecutionCommand {
+fn command(handle: &EnvironmentHandle, argv: &[&str]) -> ExecutionCommand {
+    ExecutionCommand {
         command_id: CommandId(Uuid::now_v7()),
-        argv: vec![program.to_owned()],
+        argv: argv.iter().map(|argument| (*argument).to_owned()).collect(),
         cwd: ".".to_owned(),
         env: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
         timeout_ms: 10_000,
@@ -62,10 +64,19 @@ async fn dispatch(
         lease_expires_at: handle.expires_at,
         output_bytes_max: 1 << 20,
         background: false,
-    };
+    }
+}
+
+async fn dispatch(
+    adapter: &ContainerAdapter,
+    handle: &EnvironmentHandle,
+    program: &str,
+) -> Result<Duration, Failure> {
     let (_keep, cancel) = cancel_pair();
     let started = Instant::now();
-    let result = adapter.execute(handle, command, StdinSource::Empty, Arc::new(Nowhere), cancel).await?;
+    let result = adapter
+        .execute(handle, command(handle, &[program]), StdinSource::Empty, Arc::new(Nowhere), cancel)
+        .await?;
     let elapsed = started.elapsed();
     if result.exit_code == Some(0) {
         Ok(elapsed)
@@ -74,13 +85,80 @@ async fn dispatch(
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the thing to compare with is the client itself")]
+/// A command that never ends is cancelled: until its result, and until the next command has answered.
+async fn kill(
+    adapter: &ContainerAdapter,
+    handle: &EnvironmentHandle,
+) -> Result<(Duration, Duration), Failure> {
+    let (begun, seen) = tokio::sync::watch::channel(false);
+    let (cancel_handle, cancel) = cancel_pair();
+    let sleeper = adapter.execute(
+        handle,
+        command(handle, &["sh", "-c", "echo; exec sleep 600"]),
+        StdinSource::Empty,
+        Arc::new(Begun(begun)),
+        cancel,
+    );
+    let mut seen = seen;
+    let ask = async {
+        seen.wait_for(|begun| *begun).await?;
+        let started = Instant::now();
+        cancel_handle.cancel(CancelRequest { reason: KillReason::Cancelled, evidence: Evidence::default() });
+        Ok::<_, Failure>(started)
+    };
+    let (ended, started) = tokio::join!(sleeper, ask);
+    let started = started?;
+    let to_result = started.elapsed();
+    if !matches!(ended, Err(ExecuteError::Cancelled { .. })) {
+        return Err("the command was not cancelled".into());
+    }
+    dispatch(adapter, handle, "/bin/true").await?;
+    Ok((to_result, started.elapsed()))
+}
+
+struct Begun(tokio::sync::watch::Sender<bool>);
+
+impl OutputSink for Begun {
+    fn write(&self, _: OutputStream, _: bytes::Bytes) {
+        self.0.send_replace(true);
+    }
+}
+
+/// Writes and reads one file through the port.
+async fn transfer(
+    adapter: &ContainerAdapter,
+    handle: &EnvironmentHandle,
+) -> Result<(Duration, Duration), Failure> {
+    let path = WorkspacePath::try_new(b"f")?;
+    let piece = bytes::Bytes::from(vec![7; 64 * 1024]);
+    let pieces = futures::stream::iter((0..FILE_BYTES / piece.len()).map(move |_| Ok(piece.clone())));
+    let started = Instant::now();
+    adapter.write(handle, &path, Box::pin(pieces), FILE_BYTES as u64).await?;
+    let written = started.elapsed();
+    let started = Instant::now();
+    let mut file = adapter.read(handle, &path, FILE_BYTES as u64).await?;
+    let mut count = 0;
+    while let Some(piece) = file.bytes.next().await {
+        count += piece?.len();
+    }
+    if count == FILE_BYTES { Ok((written, started.elapsed())) } else { Err("a short read".into()) }
+}
+
 fn docker(arguments: &[&str]) -> Result<Duration, Failure> {
+    timed("docker", arguments)
+}
+
+fn shell(script: &str) -> Result<Duration, Failure> {
+    timed("sh", &["-c", script])
+}
+
+#[expect(clippy::disallowed_methods, reason = "the thing to compare with is the client itself")]
+fn timed(program: &str, arguments: &[&str]) -> Result<Duration, Failure> {
     let started = Instant::now();
     let status =
-        Command::new("docker").args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+        Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
     let elapsed = started.elapsed();
-    if status.success() { Ok(elapsed) } else { Err(format!("docker {arguments:?} failed").into()) }
+    if status.success() { Ok(elapsed) } else { Err(format!("{program} {arguments:?} failed").into()) }
 }
 
 fn quantile_us(durations: &mut [Duration], percent: usize) -> u64 {
@@ -119,6 +197,26 @@ async fn main() -> Result<(), Failure> {
     for _ in 0..commands.min(50) {
         exec.push(docker(&["exec", &sandbox, "/bin/true"])?);
     }
+    let (mut to_result, mut to_answer, mut restart) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..environments {
+        let (result, answer) = kill(&adapter, &handle).await?;
+        to_result.push(result);
+        to_answer.push(answer);
+        restart.push(docker(&["kill", &sandbox])? + docker(&["start", &sandbox])?);
+        dispatch(&adapter, &handle, "/bin/true").await?;
+    }
+    let (mut write, mut read, mut cat_in, mut cat_out) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let local = tempfile::NamedTempFile::new()?;
+    std::fs::write(local.path(), vec![7; FILE_BYTES])?;
+    for _ in 0..5 {
+        let (written, got) = transfer(&adapter, &handle).await?;
+        write.push(written);
+        read.push(got);
+        let script =
+            format!("exec docker exec -i {sandbox} sh -c 'cat > /tmp/f' < {}", local.path().display());
+        cat_in.push(shell(&script)?);
+        cat_out.push(docker(&["exec", &sandbox, "cat", "/tmp/f"])?);
+    }
     adapter.destroy(handle.environment_id).await?;
 
     let (dispatch_p50, exec_p50) = (quantile_us(&mut dispatched, 50), quantile_us(&mut exec, 50));
@@ -131,6 +229,13 @@ async fn main() -> Result<(), Failure> {
         "provision_us": {"p50": provision_p50, "count": environments},
         "destroy_us": {"p50": quantile_us(&mut destroy, 50)},
         "docker_run_us": {"p50": run_p50},
+        "kill_to_result_us": {"p50": quantile_us(&mut to_result, 50)},
+        "kill_to_next_answer_us": {"p50": quantile_us(&mut to_answer, 50)},
+        "docker_kill_start_us": {"p50": quantile_us(&mut restart, 50)},
+        "write_64_mib_us": {"p50": quantile_us(&mut write, 50)},
+        "docker_cat_in_us": {"p50": quantile_us(&mut cat_in, 50)},
+        "read_64_mib_us": {"p50": quantile_us(&mut read, 50)},
+        "docker_cat_out_us": {"p50": quantile_us(&mut cat_out, 50)},
         "provision_over_run_hundredths": hundredths(provision_p50, run_p50),
     });
     println!("{report}");

@@ -85,7 +85,7 @@ pub(super) async fn run(
         evidence: (outcome.evidence != Evidence::default()).then_some(outcome.evidence),
         stdout,
         stderr,
-        stragglers: exited.map_or(0, |exited| exited.stragglers),
+        stragglers: exited.filter(|_| outcome.killed_by.is_none()).map_or(0, |exited| exited.stragglers),
         files_changed,
         files_changed_truncated,
         usage,
