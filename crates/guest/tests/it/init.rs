@@ -6,6 +6,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::wire::eventually;
 
+const GUEST: &str = env!("CARGO_BIN_EXE_guest");
+
 /// The namespace's PID 1, killed with its parent at the test's end.
 struct Namespace {
     unshare: Child,
@@ -13,9 +15,10 @@ struct Namespace {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the test plays the container engine")]
-fn namespace(script: &str) -> Namespace {
+fn namespace(program: &[&str]) -> Namespace {
     let unshare = std::process::Command::new("unshare")
-        .args(["--pid", "--fork", "--kill-child", "sh", "-c", script, env!("CARGO_BIN_EXE_guest")])
+        .args(["--pid", "--fork", "--kill-child"])
+        .args(program)
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
@@ -42,7 +45,7 @@ fn children(pid: u32) -> Vec<i32> {
 #[test]
 fn ends_on_the_engines_stop_signal() {
     for signal in [Signal::TERM, Signal::INT] {
-        let mut namespace = namespace("exec \"$0\" init");
+        let mut namespace = namespace(&[GUEST, "init"]);
         // Before it is ready the signal does nothing at all: it is PID 1.
         eventually("its end", || {
             let _ = kill_process(namespace.init, signal);
@@ -54,7 +57,7 @@ fn ends_on_the_engines_stop_signal() {
 
 #[test]
 fn reaps_what_is_orphaned() {
-    let namespace = namespace("sleep 0.2 & (sleep 0.3 &) ; exec \"$0\" init");
+    let namespace = namespace(&["sh", "-c", "sleep 0.2 & (sleep 0.3 &) ; exec \"$0\" init", GUEST]);
     let pid = u32::try_from(namespace.init.as_raw_nonzero().get()).unwrap();
     eventually("the exec", || {
         std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "guest")

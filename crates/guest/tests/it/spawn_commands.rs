@@ -195,17 +195,19 @@ fn the_command_has_its_own_ids_no_capability_and_no_descriptor() {
     let mut channel = Channel::open();
     let outcome = channel.run(shell(
         "id -u; id -g; id -G; umask; grep -E '^(Cap|NoNewPrivs|SigIgn|SigBlk)' /proc/self/status; \
-         cat /proc/self/oom_score_adj; ls /proc/$$/fd | tr '\\n' ' '; ulimit -c; ulimit -n; ps -o pgid= -p $$",
+         cat /proc/self/oom_score_adj; ulimit -c; ulimit -n; ps -o pgid= -p $$",
     ));
     let text = outcome.stdout_text();
     let expected = format!(
         "{UID}\n{UID}\n{UID}\n0022\nSigBlk:\t{zero}\nSigIgn:\t{zero}\nCapInh:\t{zero}\nCapPrm:\t{zero}\n\
-         CapEff:\t{zero}\nCapBnd:\t{zero}\nCapAmb:\t{zero}\nNoNewPrivs:\t1\n1000\n0 1 2 0\n1024\n",
+         CapEff:\t{zero}\nCapBnd:\t{zero}\nCapAmb:\t{zero}\nNoNewPrivs:\t1\n1000\n0\n1024\n",
         zero = "0000000000000000"
     );
     assert!(text.starts_with(&expected), "{text}\nexpected\n{expected}");
     let group: u32 = text.lines().last().unwrap().trim().parse().unwrap();
     assert_eq!(group, outcome.pid, "a session of its own");
+    // The fourth is the listed directory itself.
+    assert_eq!(channel.run(command(&["ls", "/proc/self/fd"])).stdout_text(), "0\n1\n2\n3\n");
 }
 
 #[test]

@@ -24,9 +24,21 @@ fn leftovers_are_killed_and_counted() {
 #[test]
 fn leftovers_that_end_by_themselves_keep_their_output() {
     let mut channel = Channel::open();
-    let outcome = channel.run(shell("(sleep 0.01; echo late) & echo early"));
-    assert_eq!(outcome.stdout_text(), "early\nlate\n");
-    assert_eq!(outcome.exited().stragglers, 0);
+    // Whether a leftover ends within the grace is up to the scheduler; each attempt must be one or the other,
+    // and an unhurried machine shows both lines.
+    eventually("an end within the grace", || {
+        let outcome = channel.run(shell("(sleep 0.01; echo late) & echo early"));
+        match outcome.stdout_text() {
+            "early\nlate\n" => outcome.exited().stragglers == 0,
+            "early\n" => {
+                assert!(outcome.exited().stragglers > 0);
+                false
+            }
+            // The command itself was the slower one.
+            "late\nearly\n" => false,
+            text => panic!("{text:?}"),
+        }
+    });
 }
 
 #[test]
