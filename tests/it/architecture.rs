@@ -95,15 +95,22 @@ fn only_in(needle: &str, homes: &[&str]) {
 
 #[test]
 fn only_the_adapter_starts_container_processes_and_only_the_log_starts_its_server() {
-    only_in(
-        "process::Command",
-        &["crates/runtime-adapter/src/container/cli", "crates/event-log/src/embedded", "crates/guest/src"],
-    );
+    let homes = [
+        "crates/runtime-adapter/src/container/cli.rs",
+        "crates/event-log/src/embedded/",
+        "crates/event-log/src/testing/",
+        "crates/guest/src/",
+    ];
+    only_in("Command::new(", &homes);
 }
 
 #[test]
 fn only_problem_knows_error_status_codes() {
-    only_in("StatusCode::CONFLICT", &["crates/service/src/http/problem"]);
+    only_in(", CONFLICT,", &["crates/service/src/http/problem"]);
+    only_in(
+        "application/problem+json",
+        &["crates/service/src/http/problem", "crates/service/src/http/openapi"],
+    );
 }
 
 #[test]
