@@ -107,10 +107,7 @@ fn only_the_adapter_starts_container_processes_and_only_the_log_starts_its_serve
 #[test]
 fn only_problem_knows_error_status_codes() {
     only_in(", CONFLICT,", &["crates/service/src/http/problem"]);
-    only_in(
-        "application/problem+json",
-        &["crates/service/src/http/problem", "crates/service/src/http/openapi"],
-    );
+    only_in("application/problem+json", &["crates/service/src/http/"]);
 }
 
 #[test]
