@@ -192,7 +192,8 @@ impl EventLog {
         read::read_all(&**self.inner.pool.get().await?, from, limit).await
     }
 
-    /// The events at these positions, in ascending order. The caller bounds how many.
+    /// The events at these positions (at most 4,096), in ascending order. A page may be shorter when its events are large; it
+    /// holds at least one.
     ///
     /// # Errors
     /// When the database does not answer or an event cannot be read.

@@ -2,7 +2,7 @@
 
 use events::stored::{Recorded, StreamName, decode};
 use events::{Position, TenantId, Timestamp, Version};
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{GenericClient, Row};
 
 use crate::append::Tip;
@@ -108,28 +108,21 @@ pub(crate) async fn read_stream(
     })
 }
 
-/// The events at these positions, in ascending order; positions without an event are left out.
+/// The events at these positions, in ascending order, up to a page's bytes; positions without an event are left out.
 pub(crate) async fn read_positions(
     client: &impl GenericClient,
     positions: &[Position],
 ) -> Result<Vec<Recorded>, LogError> {
     let positions: Vec<i64> = positions.iter().map(|position| int8(position.get())).collect();
-    let rows = client
-        .query(
-            "SELECT e.position, e.version, e.header, b.salt, b.body FROM log.events AS e \
-             LEFT JOIN log.event_bodies AS b ON b.position = e.position \
-             WHERE e.position = ANY ($1) ORDER BY e.position",
-            &[&positions],
-        )
-        .await?;
+    let sql = page_sql("e.position = ANY ($1)", "e.position");
+    let limit = limit(positions.len());
+    let parameters: [(&(dyn ToSql + Sync), Type); 3] =
+        [(&positions, Type::INT8_ARRAY), (&limit, Type::INT8), (&PAGE_BYTES_MAX, Type::INT8)];
+    let rows = client.query_typed(&sql, &parameters).await?;
     rows.iter().map(recorded).collect()
 }
 
-fn page_parameters<'a>(
-    from: &'a i64,
-    limit: &'a i64,
-) -> [(&'a (dyn ToSql + Sync), tokio_postgres::types::Type); 3] {
-    use tokio_postgres::types::Type;
+fn page_parameters<'a>(from: &'a i64, limit: &'a i64) -> [(&'a (dyn ToSql + Sync), Type); 3] {
     [(from, Type::INT8), (limit, Type::INT8), (&PAGE_BYTES_MAX, Type::INT8)]
 }
 

@@ -1,7 +1,8 @@
 //! The appender: one task that turns the queue into batches, one call at a time.
 //!
-//! A batch is whatever waits when the previous call returns (zero linger): alone, a request goes out at once; under load, one
-//! commit carries many. Nothing a single request does can fail another: the function answers each by itself, and a batch that
+//! A batch is whatever waits when the previous call returns: alone, a request goes out at once; under load, one commit carries
+//! many. Callers that were just answered get a moment to come back (a small part of what a call takes, and only while fewer
+//! wait than were answered): without it, the first to return would go out alone and the others wait for its commit. Nothing a single request does can fail another: the function answers each by itself, and a batch that
 //! the database refuses as a whole is sent again request by request.
 
 use std::collections::VecDeque;
@@ -26,6 +27,9 @@ use crate::error::{AppendError, Fault};
 /// How often a request is chained anew before its caller is told of the conflict, and how often one is tried again after a
 /// passing fault of the database.
 const TRIES_MAX: u8 = 8;
+/// Longest time that callers get to come back, and the part of the last call's time that it may be.
+const GATHER_MAX: Duration = Duration::from_millis(1);
+const GATHER_PART: u32 = 8;
 /// A call that has not returned by then counts as a lost session; the server's own limit is shorter.
 const CALL_LIMIT: Duration = Duration::from_secs(35);
 
@@ -78,6 +82,8 @@ pub(crate) struct Appender {
     link: Option<Link>,
     /// The last attempt to connect ran out of time: until one succeeds, a batch gets a single attempt.
     down: bool,
+    /// How many requests the last call carried, and how long it took.
+    last_call: (usize, Duration),
 }
 
 impl Appender {
@@ -103,6 +109,7 @@ impl Appender {
             tips: TipCache::new(),
             link: None,
             down: false,
+            last_call: (0, Duration::ZERO),
         };
         (appender, AppenderHandle { queue: sender })
     }
@@ -120,6 +127,7 @@ impl Appender {
             Some(job) => job,
             None => self.queue.recv().await?,
         };
+        self.gather().await;
         let (mut events, mut bytes) = (first.request.events.len(), first.request.bytes);
         let mut batch = vec![first];
         while let Some(job) = self.again.pop_front().or_else(|| self.queue.try_recv().ok()) {
@@ -132,6 +140,15 @@ impl Appender {
             batch.push(job);
         }
         Some(batch)
+    }
+
+    /// Lets callers run until as many wait as the last call answered, for a moment at most.
+    async fn gather(&self) {
+        let (answered, took) = self.last_call;
+        let (began, limit) = (Instant::now(), (took / GATHER_PART).min(GATHER_MAX));
+        while self.queue.len() + self.again.len() + 1 < answered && began.elapsed() < limit {
+            tokio::task::yield_now().await;
+        }
     }
 
     async fn process(&mut self, batch: Vec<Job>) {
@@ -178,7 +195,10 @@ impl Appender {
         *chained = chain(self.log_id, batch.iter().map(|job| &job.request), &mut self.tips)
             .map_err(Failure::Encode)?;
         let requests: Vec<_> = batch.iter().map(|job| &job.request).zip(chained.iter()).collect();
-        bounded(link.calls.append(client, &requests)).await
+        let began = Instant::now();
+        let answers = bounded(link.calls.append(client, &requests)).await;
+        self.last_call = (batch.len(), began.elapsed());
+        answers
     }
 
     /// Tells each caller its answer; stale requests come again.

@@ -35,16 +35,21 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// The cluster in `home`, made by `initdb` when it is not there.
     pub(crate) async fn open(account: Account, home: PathBuf, log: PathBuf) -> Result<Self, EmbeddedError> {
+        let cluster = Self::at(account, &home, log)?;
+        if !cluster.data.exists() {
+            cluster.initialise(&home).await?;
+        }
+        Ok(cluster)
+    }
+
+    /// The place of a cluster and the programs of its version; nothing is looked at or made.
+    pub(crate) fn at(account: Account, home: &Path, log: PathBuf) -> Result<Self, EmbeddedError> {
         let data = home.join("data");
         let major = match fs::read_to_string(data.join("PG_VERSION")) {
             Ok(text) => text.trim().parse().ok(),
             Err(_) => None,
         };
-        let cluster = Self { account, binaries: Binaries::locate(major)?, data, log };
-        if major.is_none() {
-            cluster.initialise(&home).await?;
-        }
-        Ok(cluster)
+        Ok(Self { account, binaries: Binaries::locate(major)?, data, log })
     }
 
     /// Where its files are.

@@ -151,9 +151,8 @@ pub(crate) async fn discard(data_dir: &Path) -> Result<(), EmbeddedError> {
     let _lock = lock(&data_dir)?;
     let account = Account::choose()?;
     let home = account.home(&data_dir).await?;
-    if home.join("data").exists() {
-        Cluster::open(account, home.clone(), data_dir.join("postgres.log")).await?.stop().await?;
-    }
+    // It may be half removed: nothing is opened, only what runs is stopped.
+    Cluster::at(account, &home, data_dir.join("postgres.log"))?.stop().await?;
     if let Some(old) = read_record(&data_dir) {
         // Gone is as good.
         let _ = std::fs::remove_dir_all(old.socket_dir);

@@ -11,7 +11,7 @@ use crate::embedded::{self, EmbeddedPostgres, Settings};
 use crate::urls::DatabaseUrls;
 
 /// Runs beside the server: when no process has held `users.lock` for 30 looks of one second, it stops the server and removes
-/// its directory. `start.lock` keeps it from stopping a server that someone is just joining.
+/// its directory (moved aside first, so that a killed watcher leaves nothing half). `start.lock` keeps it from stopping a server that someone is just joining.
 const WATCHER: &str = r#"
 idle=0
 while kill -0 "$2" 2>/dev/null; do
@@ -23,7 +23,7 @@ while kill -0 "$2" 2>/dev/null; do
   if flock -n -x users.lock true; then
     kill -INT "$2"
     while kill -0 "$2" 2>/dev/null; do sleep 0.1; done
-    rm -rf -- data "$1"
+    mv -- data "gone.$2" && rm -rf -- gone.* "$1"
   fi
 done
 "#;

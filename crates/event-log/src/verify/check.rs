@@ -100,11 +100,12 @@ impl Checker {
     }
 
     fn columns(&mut self, row: &StoredEvent<'_>, header: &Header) {
-        let type_id = EventType::from_name(&header.kind).map(EventType::id);
+        // A name of a newer version has a number that we do not know: the body's check says so.
+        let type_id = EventType::from_name(&header.kind).map_or(row.type_id, EventType::id);
         let equal = [
             ("stream_id", self.names.get(&row.stream_id) == Some(&header.stream)),
             ("version", u64::try_from(row.version) == Ok(header.version.get())),
-            ("type_id", type_id == Some(row.type_id)),
+            ("type_id", type_id == row.type_id),
             ("event_id", row.event_id == header.event_id.as_uuid()),
             ("tenant", row.tenant == header.tenant.as_uuid()),
             ("recorded_at", row.recorded_at_micros == header.recorded_at.unix_micros()),
