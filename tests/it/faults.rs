@@ -107,13 +107,16 @@ async fn a_restart_adopts_the_living_and_removes_the_dead() {
     let service = Service::start(data.path(), &Options::docker()).await;
     let log_id = service.log_id().await;
     let (_, living) = service.lease(600).await;
-    let (_, dying) = service.lease(6).await;
+    let (_, dying) = service.lease(600).await;
     service.run(&living, &json!({ "argv": ["sh", "-c", "echo kept > file"] })).await;
     service.run(&dying, &json!({ "argv": ["true"] })).await;
+    let dying_path = format!("/v1/leases/{}", id(&dying, "lease_id"));
+    let (status, shortened) =
+        service.post(&format!("{dying_path}/renew"), &json!({ "ttl_seconds": 1 })).await;
+    assert_eq!(status, 200, "{shortened}");
     service.kill_hard().await;
 
     let service = Service::start(data.path(), &Options::docker()).await;
-    let dying_path = format!("/v1/leases/{}", id(&dying, "lease_id"));
     let gone = service
         .wait_for(&dying_path, "expiry and teardown", |lease| {
             lease["state"] == "expired" && lease["environment"]["state"] == "destroyed"

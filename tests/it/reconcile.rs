@@ -80,7 +80,7 @@ async fn expiry_and_revocation_kill_at_once_and_leave_nothing() {
     let data = data_dir();
     let service = Service::start(data.path(), &Options::docker()).await;
     let log_id = service.log_id().await;
-    let (_, expiring) = service.lease(8).await;
+    let (_, expiring) = service.lease(300).await;
     let (_, revoked) = service.lease(300).await;
     let sleep = json!({ "argv": ["sleep", "600"], "wait_seconds": 0 });
     let mut commands = Vec::new();
@@ -96,6 +96,11 @@ async fn expiry_and_revocation_kill_at_once_and_leave_nothing() {
     assert_eq!(status, 200);
     let ended = service.wait_for(&commands[1], "the kill", |command| command["state"] == "finished").await;
     assert_eq!(ended["killed_by"], "CANCELLED", "{ended}");
+    // Made shorter after the command was accepted: its own time limit says nothing of this end.
+    service.wait_for(&commands[0], "the start", |command| command["state"] == "running").await;
+    let renew = format!("/v1/leases/{}/renew", id(&expiring, "lease_id"));
+    let (status, shortened) = service.post(&renew, &json!({ "ttl_seconds": 1 })).await;
+    assert_eq!(status, 200, "{shortened}");
     let ended = service.wait_for(&commands[0], "the expiry", |command| command["state"] == "finished").await;
     assert_eq!(ended["killed_by"], "EXPIRED", "{ended}");
     assert!(ended["evidence"]["expires_at"].is_string(), "{ended}");
