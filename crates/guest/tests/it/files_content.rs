@@ -430,3 +430,11 @@ fn write_data_without_credit_is_a_violation() {
     files.send_raw(&frames);
     assert_eq!(files.wait_for_end(), Some(3));
 }
+
+#[test]
+fn a_host_that_fell_silent_is_gone() {
+    let mut files = Files::open();
+    files.send(&Request::Ping { token: 1 });
+    assert_eq!(files.receive(), Response::Pong { token: 1 });
+    assert_eq!(files.wait_for_end(), Some(0), "its end of the channel is still open");
+}

@@ -1,6 +1,9 @@
 //! `guest spawn`: what it does to processes: leftovers, kills, lost ends.
 
+use std::time::{Duration, Instant};
+
 use guest::protocol::spawn::{ExitStatus, Output, ToGuest, ToHost};
+use guest::protocol::{HEARTBEAT_INTERVAL_MS, MISSED_HEARTBEATS};
 
 use crate::spawn_host::{Channel, command, shell};
 use crate::wire::{eventually, is_alive};
@@ -231,4 +234,15 @@ fn a_fork_loop_left_behind_is_swept() {
     let exited = outcome.exited();
     assert_eq!(exited.status, ExitStatus::Code(0));
     assert!(exited.clean, "{exited:?}");
+}
+
+#[test]
+fn a_host_that_fell_silent_is_gone() {
+    let mut channel = Channel::open();
+    let pids = stubborn(&mut channel);
+    channel.send(&ToGuest::Ping { token: 1 });
+    let begin = Instant::now();
+    assert_eq!(channel.wait_for_end(), Some(0), "its end of the channel is still open");
+    assert!(begin.elapsed() >= Duration::from_millis(HEARTBEAT_INTERVAL_MS * MISSED_HEARTBEATS));
+    assert!(pids.iter().all(|pid| !is_alive(*pid)));
 }

@@ -92,7 +92,7 @@ pub struct Exited {
     pub cgroup_cpu_ms: u64,
     /// Bytes of stdin that the pipe took.
     pub stdin_bytes: u64,
-    /// True: the kernel confirmed that no descendant is left. False: something survived ten rounds, or the
+    /// True: the kernel confirmed that no descendant is left. False: something survived the killing, or the
     /// watcher was lost; the host must restart the container.
     pub clean: bool,
 }
