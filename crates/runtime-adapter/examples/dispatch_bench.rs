@@ -213,9 +213,9 @@ async fn main() -> Result<(), Failure> {
         write.push(written);
         read.push(got);
         let script =
-            format!("exec docker exec -i {sandbox} sh -c 'cat > /tmp/f' < {}", local.path().display());
+            format!("exec docker exec -i {sandbox} sh -c 'cat > /workspace/f' < {}", local.path().display());
         cat_in.push(shell(&script)?);
-        cat_out.push(docker(&["exec", &sandbox, "cat", "/tmp/f"])?);
+        cat_out.push(docker(&["exec", &sandbox, "cat", "/workspace/f"])?);
     }
     adapter.destroy(handle.environment_id).await?;
 

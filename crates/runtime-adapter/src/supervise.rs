@@ -1,7 +1,9 @@
 //! The only place in this crate that starts a task: a panic is logged where it happens, and a task ends with its handle.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 
+use futures::FutureExt as _;
 use tokio::task::JoinHandle;
 
 /// A running task, aborted when dropped.
@@ -25,13 +27,9 @@ pub(crate) fn detached(
     name: &'static str,
     work: impl Future<Output = ()> + Send + 'static,
 ) -> JoinHandle<()> {
-    let inner = tokio::spawn(work);
-    let abort = AbortOnDrop(inner.abort_handle());
     tokio::spawn(async move {
-        let _abort = abort;
-        if let Err(error) = inner.await
-            && error.is_panic()
-        {
+        // What the work held is dropped with it, so nothing half-changed is seen again.
+        if AssertUnwindSafe(work).catch_unwind().await.is_err() {
             tracing::error!(task = name, "a background task panicked");
         }
     })
@@ -57,11 +55,28 @@ pub(crate) async fn to_end<T: Send + 'static>(
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Panicked;
 
-/// Carries the end of the watching task over to the watched one.
-struct AbortOnDrop(tokio::task::AbortHandle);
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
+    #[tokio::test]
+    async fn a_panic_is_told_to_who_waits_and_to_nobody_else() {
+        assert_eq!(to_end("sound", async { 7 }).await.ok(), Some(7));
+        assert!(to_end("broken", async { panic!("on purpose") }).await.is_err());
+        assert!(detached("broken", async { panic!("on purpose") }).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_task_ends_with_its_handle() {
+        let (sender, mut receiver) = tokio::sync::oneshot::channel::<()>();
+        let handle = task("waits for ever", async move {
+            std::future::pending::<()>().await;
+            drop(sender);
+        });
+        assert!(
+            receiver.try_recv().is_err_and(|error| error == tokio::sync::oneshot::error::TryRecvError::Empty)
+        );
+        drop(handle);
+        assert!(receiver.await.is_err());
     }
 }
