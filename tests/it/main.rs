@@ -1,5 +1,7 @@
 //! The end-to-end tests, one binary.
 
+#![expect(clippy::expect_used, clippy::panic, reason = "tests fail by panicking, in helpers too")]
+
 mod architecture;
 mod faults;
 mod flow;

@@ -28,13 +28,11 @@ impl Client {
     }
 
     /// A request without a token.
-    #[must_use]
     pub fn anonymous(&self, method: Method, path: &str) -> RequestBuilder {
         self.http.request(method, format!("http://{}{path}", self.address))
     }
 
     /// A request with the token.
-    #[must_use]
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.anonymous(method, path).bearer_auth(&self.token)
     }

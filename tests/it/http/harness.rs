@@ -14,11 +14,11 @@ use runtime_adapter::fake::FakeAdapter;
 use service::composition::{Database, Foundation, Runtime, Service};
 use service::config::{Config, Sources};
 use service::environments::Ports;
+use service::supervise::Outcome;
 use service::tokens::{Tokens, generate};
 use tests::api::Client;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 /// Longest drain of a test's service: what still runs then is killed.
@@ -32,7 +32,7 @@ pub(super) struct Api {
     log: EventLog,
     service: Service,
     close: oneshot::Sender<()>,
-    listener: JoinHandle<std::io::Result<()>>,
+    listener: Outcome<std::io::Result<()>>,
     _database: TestDatabase,
 }
 
@@ -50,7 +50,7 @@ impl Api {
         let database = test_database().await;
         let urls = Database { append_url: database.append_url(), project_url: database.project_url() };
         let foundation = Foundation::lay(urls, NodeId(Uuid::now_v7())).await.expect("the log opens");
-        let log = EventLog::open(LogConfig::new(&database.append_url())).await.expect("the log opens");
+        let log = EventLog::open(LogConfig::new(database.append_url())).await.expect("the log opens");
         let clock = foundation.log.clock().clone();
         let image: ImageDigest = format!("sha256:{}", "ab".repeat(32)).parse().expect("a digest");
         let fake = FakeAdapter::new(Arc::new(move || clock.now()), image.clone());
@@ -73,13 +73,8 @@ impl Api {
         let (close, closed) = oneshot::channel::<()>();
         let router = service::http::router(Arc::clone(&service.app));
         let server = axum::serve(listener, router).with_graceful_shutdown(async move { drop(closed.await) });
-        let listener = tokio::task::spawn(async move { server.await });
+        let listener = service.app.supervisor().spawn("listener", async move { server.await });
         Self { client: Client::new(address, token), fake, log, service, close, listener, _database: database }
-    }
-
-    /// A client for another task.
-    pub(super) fn client(&self) -> Client {
-        self.client.clone()
     }
 
     /// The log's next position: equal before and after means that nothing was recorded.
@@ -100,12 +95,8 @@ impl Api {
 
     /// Stops as the process does: commands are killed, environments removed, connections drained.
     pub(super) async fn stop(self) {
-        self.service.stop(DRAIN, true).await;
         drop(self.close);
-        tokio::time::timeout(Duration::from_secs(20), self.listener)
-            .await
-            .expect("connections end")
-            .expect("joined")
-            .expect("the listener ends well");
+        self.service.stop(DRAIN, true).await;
+        self.listener.await.expect("it ended with the other tasks").expect("the listener ends well");
     }
 }

@@ -139,17 +139,16 @@ async fn a_lease_is_released_while_its_environment_starts() {
     let (_, lease) = api.lease().await;
     let path = format!("/v1/leases/{}", id(&lease, "lease_id"));
     api.fake.faults().hold_provision(true);
-    let command = {
-        let (api, path) = (api.client(), format!("{path}/commands"));
-        tokio::task::spawn(async move { api.post(&path, &json!({"argv": ["true"]})).await })
+    let call = async { api.post(&format!("{path}/commands"), &json!({"argv": ["true"]})).await };
+    let release = async {
+        api.wait_for(&path, "the start", |lease| lease["environment"]["state"] == "requested").await;
+        for _ in 0..2 {
+            let (status, released) = api.post_empty(&format!("{path}/release")).await;
+            assert_eq!((status, &released["state"]), (200, &json!("released")), "{released}");
+        }
+        api.fake.faults().hold_provision(false);
     };
-    api.wait_for(&path, "the start", |lease| lease["environment"]["state"] == "requested").await;
-    for _ in 0..2 {
-        let (status, released) = api.post_empty(&format!("{path}/release")).await;
-        assert_eq!((status, &released["state"]), (200, &json!("released")), "{released}");
-    }
-    api.fake.faults().hold_provision(false);
-    let (status, refused) = command.await.expect("joined");
+    let ((status, refused), ()) = tokio::join!(call, release);
     assert_eq!((status, &refused["code"]), (409, &json!("lease_lost")), "{refused}");
     api.wait_for(&path, "the teardown", |lease| lease["environment"]["state"] == "destroyed").await;
     api.stop().await;
@@ -189,8 +188,8 @@ async fn lists_page_and_filter() {
         assert_eq!(status, 200, "{query}: {page}");
         page["items"].as_array().expect("items").iter().map(|lease| id(lease, "lease_id")).collect::<Vec<_>>()
     };
-    assert_eq!(items(&format!("run_id={}", all[3].0)).await, [all[3].1.clone()]);
-    assert_eq!(items("state=released").await, [ended.1.clone()]);
+    assert_eq!(items(&format!("run_id={}", all[3].0)).await, std::slice::from_ref(&all[3].1));
+    assert_eq!(items("state=released").await, std::slice::from_ref(&ended.1));
     assert_eq!(items("state=live").await.len(), 4);
     assert_eq!(items(&format!("state=live&run_id={}", ended.0)).await, Vec::<String>::new());
     assert_eq!(items(&format!("run_id={}", Uuid::now_v7())).await, Vec::<String>::new());
