@@ -31,7 +31,8 @@ INSERT INTO log.log_meta (log_id, origin) SELECT id, 'leasehold/log/' || id FROM
 -- keeps its many versions inside one page.
 CREATE TABLE log.log_head (
     one           boolean PRIMARY KEY DEFAULT true CHECK (one),
-    next_position bigint NOT NULL CHECK (next_position BETWEEN 0 AND 9007199254740992) -- 2^53: exact in JSON
+    -- Positions stay below 2^53: exact in JSON.
+    next_position bigint NOT NULL CONSTRAINT "positions end at 2^53" CHECK (next_position BETWEEN 0 AND 9007199254740992)
 ) WITH (fillfactor = 10);
 INSERT INTO log.log_head (next_position) VALUES (0);
 

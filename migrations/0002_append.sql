@@ -151,17 +151,12 @@ DECLARE
     base   bigint;
     stream bigint;
     stored record;
+    no_leaf CONSTANT bytea := decode(repeat('00', 32), 'hex');
 BEGIN
-    SELECT next_position INTO STRICT base FROM log.log_head FOR UPDATE;
+    -- Takes the lock and the position at once; whoever is refused below gives it back.
+    UPDATE log.log_head SET next_position = next_position + 1 RETURNING next_position - 1 INTO STRICT base;
     database_time := clock_timestamp();
-
-    SELECT t.id, t.version, t.tip INTO stream, tip_version, tip_leaf
-      FROM log.streams AS t WHERE t.category = r_category AND t.key = r_stream_key;
-    IF NOT FOUND THEN
-        tip_version := 0;
-        tip_leaf := decode(repeat('00', 32), 'hex');
-    END IF;
-
+    status := 0;
     IF r_key IS NOT NULL THEN
         SELECT k.digest, k.first_position, k.event_count INTO stored
           FROM log.request_keys AS k WHERE k.tenant = r_key_tenant AND k.key = r_key;
@@ -169,33 +164,37 @@ BEGIN
             status := CASE WHEN stored.digest = r_key_digest THEN 1 ELSE 2 END;
             first := stored.first_position;
             count := stored.event_count;
-            RETURN;
         END IF;
     END IF;
-    IF tip_version <> r_version OR tip_leaf <> r_leaf THEN
-        status := CASE WHEN r_any THEN 4 ELSE 3 END;
-        RETURN;
-    END IF;
-    IF e_recorded_at NOT BETWEEN database_time - interval '5 s' AND database_time + interval '5 s' THEN
+    IF e_recorded_at NOT BETWEEN database_time - interval '5 s' AND database_time + interval '5 s' AND status = 0 THEN
         status := 5;
-        RETURN;
     END IF;
-    IF base >= 9007199254740992 THEN
-        RAISE EXCEPTION 'the log is full: positions end at 2^53' USING ERRCODE = 'LH001';
+    IF status = 0 AND r_version > 0 THEN
+        UPDATE log.streams AS t SET version = r_version + 1, tip = e_leaf
+         WHERE t.category = r_category AND t.key = r_stream_key AND t.version = r_version AND t.tip = r_leaf
+        RETURNING t.id INTO stream;
+    ELSIF status = 0 AND r_leaf = no_leaf THEN
+        INSERT INTO log.streams (id, category, key, version, tip)
+        VALUES (nextval('log.stream_ids'), r_category, r_stream_key, 1, e_leaf)
+        ON CONFLICT DO NOTHING RETURNING id INTO stream;
     END IF;
 
-    status := 0;
+    IF stream IS NULL THEN
+        UPDATE log.log_head SET next_position = base;
+        SELECT t.version, t.tip INTO tip_version, tip_leaf
+          FROM log.streams AS t WHERE t.category = r_category AND t.key = r_stream_key;
+        tip_version := coalesce(tip_version, 0);
+        tip_leaf := coalesce(tip_leaf, no_leaf);
+        IF status = 0 THEN
+            status := CASE WHEN r_any THEN 4 ELSE 3 END;
+        END IF;
+        RETURN;
+    END IF;
+
     first := base;
     count := 1;
     tip_version := r_version + 1;
     tip_leaf := e_leaf;
-    IF stream IS NULL THEN
-        stream := nextval('log.stream_ids');
-        INSERT INTO log.streams (id, category, key, version, tip)
-        VALUES (stream, r_category, r_stream_key, tip_version, tip_leaf);
-    ELSE
-        UPDATE log.streams AS t SET version = tip_version, tip = tip_leaf WHERE t.id = stream;
-    END IF;
     INSERT INTO log.events (position, stream_id, version, type_id, event_id, tenant, recorded_at, leaf, header)
     VALUES (base, stream, tip_version, e_type, e_event_id, e_tenant, e_recorded_at, e_leaf, e_header);
     INSERT INTO log.event_bodies (position, salt, body) VALUES (base, e_salt, e_body);
@@ -203,7 +202,6 @@ BEGIN
         INSERT INTO log.request_keys (tenant, key, digest, stream, first_position, event_count, created_at)
         VALUES (r_key_tenant, r_key, r_key_digest, r_category || '/' || r_stream_key, base, 1, database_time);
     END IF;
-    UPDATE log.log_head SET next_position = base + 1;
 END
 $$;
 

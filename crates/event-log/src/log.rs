@@ -97,7 +97,6 @@ impl EventLog {
         let listening = Arc::new(AtomicBool::new(false));
 
         let (task, appender) = Appender::new(
-            log_id,
             config(&settings.database_url, "leasehold appender")?,
             settings.reconnect_limit,
             clock.clone(),

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use events::Position;
 use events::stored::StreamName;
-use events::{LogId, Position};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_postgres::Config;
@@ -18,7 +18,7 @@ use tokio_postgres::Config;
 use super::call::{Answer, Answers, Outcome};
 use super::chain::{Chained, chain};
 use super::prepare::Prepared;
-use super::recover::{Link, is_missing_partition};
+use super::recover::{Failure, Link, drive, is_missing_partition};
 use super::tips::{TipCache, read_tips};
 use super::{Appended, Expected, REQUEST_BYTES_MAX, REQUEST_EVENTS_MAX};
 use crate::clock::LogClock;
@@ -30,8 +30,6 @@ const TRIES_MAX: u8 = 8;
 /// Longest time that callers get to come back, and the part of the last call's time that it may be.
 const GATHER_MAX: Duration = Duration::from_millis(1);
 const GATHER_PART: u32 = 8;
-/// A call that has not returned by then counts as a lost session; the server's own limit is shorter.
-const CALL_LIMIT: Duration = Duration::from_secs(35);
 
 /// A queued request and who waits for its answer.
 #[derive(Debug)]
@@ -67,9 +65,7 @@ impl AppenderHandle {
 }
 
 /// The task's own state.
-#[derive(Debug)]
 pub(crate) struct Appender {
-    log_id: LogId,
     config: Config,
     reconnect_limit: Duration,
     clock: LogClock,
@@ -89,7 +85,6 @@ pub(crate) struct Appender {
 impl Appender {
     /// The task and the way into it.
     pub(crate) fn new(
-        log_id: LogId,
         config: Config,
         reconnect_limit: Duration,
         clock: LogClock,
@@ -98,7 +93,6 @@ impl Appender {
     ) -> (Self, AppenderHandle) {
         let (sender, queue) = mpsc::channel(2 * REQUEST_EVENTS_MAX);
         let appender = Self {
-            log_id,
             config,
             reconnect_limit,
             clock,
@@ -125,7 +119,7 @@ impl Appender {
     async fn next_batch(&mut self) -> Option<Vec<Job>> {
         let first = match self.again.pop_front() {
             Some(job) => job,
-            None => self.queue.recv().await?,
+            None => self.receive().await?,
         };
         self.gather().await;
         let (mut events, mut bytes) = (first.request.events.len(), first.request.bytes);
@@ -142,8 +136,20 @@ impl Appender {
         Some(batch)
     }
 
+    /// The next request of the queue. Meanwhile the connection is watched: a session that ends while idle is no mystery later.
+    async fn receive(&mut self) -> Option<Job> {
+        if let Some(link) = &mut self.link {
+            tokio::select! {
+                biased;
+                job = self.queue.recv() => return job,
+                _ = &mut link.wire => self.link = None,
+            }
+        }
+        self.queue.recv().await
+    }
+
     /// Lets callers run until as many wait as the last call answered, for a moment at most.
-    async fn gather(&self) {
+    async fn gather(&mut self) {
         let (answered, took) = self.last_call;
         let (began, limit) = (Instant::now(), (took / GATHER_PART).min(GATHER_MAX));
         while self.queue.len() + self.again.len() + 1 < answered && began.elapsed() < limit {
@@ -161,7 +167,6 @@ impl Appender {
                 self.clock.observe(database_time, Instant::now());
                 self.settle(batch, &chained, answers).await;
             }
-            Err(Failure::Encode(error)) => refuse_encode(batch, &error),
             Err(Failure::Lost) => self.recover(batch, &chained).await,
             Err(Failure::Database(error)) => match Fault::of(&error) {
                 Fault::Lost => self.recover(batch, &chained).await,
@@ -176,8 +181,7 @@ impl Appender {
 
     /// Chains and calls. `chained` keeps what was sent, for finding out what became of it.
     async fn attempt(&mut self, batch: &[Job], chained: &mut Vec<Chained>) -> Result<Answers, Failure> {
-        let Some(link) = &self.link else { return Err(Failure::Lost) };
-        let client = link.session.client();
+        let Some(Link { peer, wire }) = &mut self.link else { return Err(Failure::Lost) };
         let mut unknown: Vec<&StreamName> = Vec::new();
         for job in batch {
             let stream = &job.request.stream;
@@ -187,16 +191,15 @@ impl Appender {
             }
         }
         if !unknown.is_empty() {
-            let tips = bounded(read_tips(client, &unknown)).await?;
+            let tips = drive(wire, read_tips(&peer.client, &unknown)).await?;
             for (stream, tip) in unknown.into_iter().zip(tips) {
                 self.tips.put(stream, tip);
             }
         }
-        *chained = chain(self.log_id, batch.iter().map(|job| &job.request), &mut self.tips)
-            .map_err(Failure::Encode)?;
+        *chained = chain(batch.iter().map(|job| &job.request), &mut self.tips);
         let requests: Vec<_> = batch.iter().map(|job| &job.request).zip(chained.iter()).collect();
         let began = Instant::now();
-        let answers = bounded(link.calls.append(client, &requests)).await;
+        let answers = drive(wire, peer.calls.append(&peer.client, &requests)).await;
         self.last_call = (batch.len(), began.elapsed());
         answers
     }
@@ -251,11 +254,11 @@ impl Appender {
     }
 
     /// What the first use of a key wrote.
-    async fn earlier(&self, first: Position, count: u64) -> Result<Appended, AppendError> {
+    async fn earlier(&mut self, first: Position, count: u64) -> Result<Appended, AppendError> {
         let unavailable = AppendError::Unavailable { outcome_unknown: false };
-        let Some(link) = &self.link else { return Err(unavailable) };
+        let Some(Link { peer, wire }) = &mut self.link else { return Err(unavailable) };
         let last_position = Position(first.get() + count.saturating_sub(1));
-        match bounded(link.tip_at(last_position)).await {
+        match drive(wire, peer.tip_at(last_position)).await {
             Ok(Some(tip)) => Ok(Appended { first_position: first, last_position, tip, duplicate: true }),
             Ok(None) => {
                 Err(AppendError::Refused { reason: "the key names a position that is gone".to_owned() })
@@ -266,7 +269,7 @@ impl Appender {
 
     /// After a lost session: what is in the log is answered, the rest goes into the next batch.
     async fn recover(&mut self, batch: Vec<Job>, chained: &[Chained]) {
-        let old = self.link.take().map(|link| link.backend);
+        let old = self.link.take().map(|link| link.peer.backend);
         let deadline = Instant::now() + self.reconnect_limit;
         // Sent nothing: nothing to find out.
         if chained.is_empty() {
@@ -276,10 +279,9 @@ impl Appender {
             if !self.connected().await {
                 return refuse(batch, true);
             }
-            let Some(link) = &self.link else { return refuse(batch, true) };
-            match bounded(link.outcomes(old.as_ref(), batch.iter().map(|job| &job.request).zip(chained)))
-                .await
-            {
+            let Some(Link { peer, wire }) = &mut self.link else { return refuse(batch, true) };
+            let requests = batch.iter().map(|job| &job.request).zip(chained);
+            match drive(wire, peer.outcomes(old.as_ref(), requests)).await {
                 Ok(Some(positions)) => {
                     let mut missing = Vec::new();
                     let mut next = None;
@@ -333,14 +335,14 @@ impl Appender {
         }
     }
 
-    async fn ensure_partitions(&self) -> bool {
-        let Some(link) = &self.link else { return false };
-        bounded(link.session.client().execute("SELECT log.ensure_partitions()", &[])).await.is_ok()
+    async fn ensure_partitions(&mut self) -> bool {
+        let Some(Link { peer, wire }) = &mut self.link else { return false };
+        drive(wire, peer.client.execute("SELECT log.ensure_partitions()", &[])).await.is_ok()
     }
 
     /// Makes sure that there is a session. Waits for one as long as the limit says, then only tries once per call.
     async fn connected(&mut self) -> bool {
-        if self.link.as_ref().is_some_and(|link| !link.session.client().is_closed()) {
+        if self.link.as_ref().is_some_and(|link| !link.peer.client.is_closed()) {
             return true;
         }
         let limit = if self.down { Duration::ZERO } else { self.reconnect_limit };
@@ -356,34 +358,8 @@ fn appended(request: &Prepared, chained: &Chained, first: Position) -> Appended 
     Appended { first_position: first, last_position, tip: chained.tip, duplicate: false }
 }
 
-/// Preparing sealed every event once with its longest header, so this takes a fault of ours.
-fn refuse_encode(batch: Vec<Job>, error: &events::stored::EncodeError) {
-    tracing::error!(%error, "prepared events cannot be sealed");
-    for job in batch {
-        job.answer(Err(AppendError::Refused { reason: error.to_string() }));
-    }
-}
-
 fn refuse(batch: Vec<Job>, outcome_unknown: bool) {
     for job in batch {
         job.answer(Err(AppendError::Unavailable { outcome_unknown }));
-    }
-}
-
-/// Why a batch has no answers.
-#[derive(Debug)]
-enum Failure {
-    /// An event cannot be written after all.
-    Encode(events::stored::EncodeError),
-    /// No answer in time.
-    Lost,
-    /// An error of the driver or the server.
-    Database(tokio_postgres::Error),
-}
-
-async fn bounded<T>(call: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, Failure> {
-    match tokio::time::timeout(CALL_LIMIT, call).await {
-        Ok(result) => result.map_err(Failure::Database),
-        Err(_) => Err(Failure::Lost),
     }
 }

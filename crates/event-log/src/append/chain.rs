@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use events::stored::{self, EncodeError, StreamName};
-use events::{LogId, Version};
+use events::stored::{Sealed, StreamName};
 
 use super::prepare::Prepared;
 use super::tips::TipCache;
@@ -17,16 +16,12 @@ pub(super) struct Chained {
     /// The stream's end if it is accepted.
     pub(super) tip: Tip,
     /// Header and leaf per event.
-    pub(super) sealed: Vec<stored::Sealed>,
+    pub(super) sealed: Vec<Sealed>,
 }
 
 /// Chains `requests` in order. An `any` request follows the tip as the requests before it would leave it (if they are not
 /// accepted, the function answers stale and it comes again); the others follow what they expect.
-pub(super) fn chain<'a>(
-    log_id: LogId,
-    requests: impl Iterator<Item = &'a Prepared>,
-    known: &mut TipCache,
-) -> Result<Vec<Chained>, EncodeError> {
+pub(super) fn chain<'a>(requests: impl Iterator<Item = &'a Prepared>, known: &mut TipCache) -> Vec<Chained> {
     let mut moved: HashMap<&StreamName, Tip> = HashMap::new();
     requests
         .map(|request| {
@@ -36,25 +31,24 @@ pub(super) fn chain<'a>(
                 Expected::None => Tip::NONE,
                 Expected::Any => current.unwrap_or(Tip::NONE),
             };
-            let chained = chain_one(log_id, request, base)?;
+            let chained = chain_one(request, base);
             // One that cannot be accepted as far as we know moves nothing.
             if current.is_none_or(|current| current == base) {
                 moved.insert(&request.stream, chained.tip);
             }
-            Ok(chained)
+            chained
         })
         .collect()
 }
 
-fn chain_one(log_id: LogId, request: &Prepared, base: Tip) -> Result<Chained, EncodeError> {
+fn chain_one(request: &Prepared, base: Tip) -> Chained {
     let mut tip = base;
     let mut sealed = Vec::with_capacity(request.events.len());
     for event in &request.events {
-        let version: Version = tip.version.next();
-        let one =
-            stored::seal(log_id, &request.stream, version, &tip.leaf, &event.new, &event.salt, &event.body)?;
+        let version = tip.version.next();
+        let one = event.header.fill(version, &tip.leaf);
         tip = Tip { version, leaf: one.leaf };
         sealed.push(one);
     }
-    Ok(Chained { base, tip, sealed })
+    Chained { base, tip, sealed }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   prepare   in the caller's task: bounds, canonical bodies, salts, proof that each event reads back as itself
 //!   appender  one task per process: takes what is queued (zero linger), one batch at a time
-//!   chain     fills version and previous leaf of every event from the known tips, request by request, and hashes
+//!   chain     fills version and previous leaf of every header from the known tips, request by request, and hashes
 //!   call      one call of the append function per batch; one answer per request
 //! ```
 //! A dropped caller cancels nothing: once queued, a request is answered to whoever still listens.
@@ -13,6 +13,7 @@ mod call;
 mod chain;
 mod prepare;
 mod recover;
+mod template;
 mod tips;
 
 use events::stored::{NewEvent, StreamName, ZERO_LEAF};

@@ -1,11 +1,11 @@
 //! What can be done before a request is queued, in the caller's own task.
 
 use events::LogId;
-use events::Version;
 use events::bounds::EVENT_BYTES_MAX;
 use events::stored::{self, EncodeError, NewEvent, StreamName};
 use rand::Rng as _;
 
+use super::template::{BLANK, HeaderTemplate};
 use super::{AppendRequest, Expected, REQUEST_BYTES_MAX, REQUEST_EVENTS_MAX, RequestKey, Tip};
 use crate::error::AppendError;
 
@@ -30,6 +30,7 @@ pub(crate) struct PreparedEvent {
     pub(crate) new: NewEvent,
     pub(crate) salt: [u8; 32],
     pub(crate) body: Vec<u8>,
+    pub(crate) header: HeaderTemplate,
 }
 
 /// Checks every bound, encodes, and proves that the result reads back as what it is: input never becomes poison.
@@ -52,16 +53,16 @@ pub(crate) fn prepare(log_id: LogId, request: AppendRequest) -> Result<Prepared,
         let body = stored::encode_body(&new.event).map_err(too_large)?;
         let mut salt = [0_u8; 32];
         rand::rng().fill_bytes(&mut salt);
-        // Longest version, so that the real header is never larger than this one.
-        let last = Version(i64::MAX.unsigned_abs());
-        let sealed =
-            stored::seal(log_id, &stream, last, &stored::ZERO_LEAF, &new, &salt, &body).map_err(too_large)?;
+        // The longest version, so that the real header is never larger than this one.
+        let sealed = stored::seal(log_id, &stream, BLANK, &stored::ZERO_LEAF, &new, &salt, &body)
+            .map_err(too_large)?;
         let read = stored::decode(events::Position(0), &sealed.header, Some((&salt, &body)));
         if read.ok().and_then(|recorded| recorded.event).as_ref() != Some(&new.event) {
             return Err(AppendError::NotReadable);
         }
         bytes += sealed.header.len() + body.len();
-        prepared.push(PreparedEvent { new, salt, body });
+        let header = HeaderTemplate::new(sealed.header).ok_or(AppendError::NotReadable)?;
+        prepared.push(PreparedEvent { new, salt, body, header });
     }
     if bytes > REQUEST_BYTES_MAX {
         return Err(AppendError::TooLarge { bytes, max: REQUEST_BYTES_MAX });
