@@ -1,6 +1,7 @@
 //! Leases over their life, and how they are listed.
 
 use reqwest::Method;
+use runtime_adapter::ports::PortError;
 use serde_json::{Value, json};
 use tests::api::{id, keys};
 use uuid::Uuid;
@@ -151,6 +152,39 @@ async fn a_lease_is_released_while_its_environment_starts() {
     let ((status, refused), ()) = tokio::join!(call, release);
     assert_eq!((status, &refused["code"]), (409, &json!("lease_lost")), "{refused}");
     api.wait_for(&path, "the teardown", |lease| lease["environment"]["state"] == "destroyed").await;
+    api.stop().await;
+}
+
+/// The runtime fails to remove: the release stands, the failure is on record, the next pass removes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removal_that_fails_is_tried_again() {
+    let api = Api::start().await;
+    let (run, lease) = api.lease().await;
+    api.run(&lease, &json!({"argv": ["true"]})).await;
+    let path = format!("/v1/leases/{}", id(&lease, "lease_id"));
+    api.fake.faults().fail_destroy(PortError::Unavailable { code: "timeout", effect_possible: true });
+    let (status, released) = api.post_empty(&format!("{path}/release")).await;
+    assert_eq!((status, &released["state"]), (200, &json!("released")), "{released}");
+    api.wait_for(&path, "the teardown", |lease| lease["environment"]["state"] == "destroyed").await;
+    let events = api.events(run).await;
+    let count = |kind: &str| events.iter().filter(|event| event["type"] == kind).count();
+    assert_eq!((count("EnvironmentTeardownFailed"), count("EnvironmentDestroyed")), (1, 1), "{events:?}");
+    api.stop().await;
+}
+
+/// Past its end a lease is dead, whoever asks first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_ran_out_is_lost() {
+    let api = Api::start().await;
+    let (run, lease) = api.lease_for(1.0).await;
+    let path = format!("/v1/leases/{}", id(&lease, "lease_id"));
+    api.wait_for(&path, "the end", |lease| lease["state"] == "expired").await;
+    for (call, body) in [("renew", json!({"ttl_seconds": 60})), ("commands", json!({"argv": ["true"]}))] {
+        let (status, lost) = api.post(&format!("{path}/{call}"), &body).await;
+        assert_eq!((status, &lost["code"]), (409, &json!("lease_lost")), "{call}");
+    }
+    let (status, next) = api.post(&format!("/v1/runs/{run}/leases"), &json!({"ttl_seconds": 60})).await;
+    assert_eq!((status, &next["epoch"]), (201, &json!(2)), "no takeover is needed: {next}");
     api.stop().await;
 }
 

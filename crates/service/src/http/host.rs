@@ -40,6 +40,23 @@ fn is_loopback(host: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn checked(target: &str, host: Option<&str>) -> Result<(), Code> {
+        let mut request = Request::builder().uri(target);
+        if let Some(host) = host {
+            request = request.header(header::HOST, host);
+        }
+        check(&request.body(axum::body::Body::empty()).unwrap()).map_err(|problem| problem.code())
+    }
+
+    #[test]
+    fn both_places_of_a_host_are_looked_at() {
+        assert_eq!(checked("/", Some("localhost")), Ok(()));
+        assert_eq!(checked("http://127.0.0.1:1/", Some("localhost")), Ok(()));
+        assert_eq!(checked("http://example.com/", Some("localhost")), Err(Code::MisdirectedRequest));
+        assert_eq!(checked("/", Some("example.com")), Err(Code::MisdirectedRequest));
+        assert_eq!(checked("/", None), Err(Code::MalformedRequest));
+    }
+
     #[test]
     fn loopback_is_ours_and_nothing_else() {
         for own in ["localhost", "LOCALHOST:80", "127.0.0.1", "127.0.0.1:8080", "[::1]:1", "127.1.2.3"] {
