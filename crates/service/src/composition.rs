@@ -28,7 +28,7 @@ use crate::supervise::Supervisor;
 use crate::tokens::Tokens;
 use crate::workspace::WorkspaceService;
 
-/// Longest wait for the views to reach what the log held at start.
+/// Longest time without progress while the views come up to what the log held at start.
 const CATCH_UP_MAX: Duration = Duration::from_secs(60);
 /// Longest wait for a predecessor on this node to let go of its lock.
 const LOCK_MAX: Duration = Duration::from_secs(15);
@@ -244,15 +244,25 @@ impl Service {
     }
 }
 
+/// Waits as long as the views make progress: a long log takes its time.
 async fn catch_up(log: &EventLog, runner: &Runner) -> Result<(), ComposeError> {
     let head: Position = log.head().await?;
+    let mut positions = runner.positions();
     let mut statuses = runner.statuses();
-    let stopped = statuses.wait_for(|status| matches!(status, RunnerStatus::Stopped { .. }));
-    tokio::select! {
-        caught_up = runner.wait_until(head, CATCH_UP_MAX) => {
-            caught_up.map_err(|_| ComposeError::Behind(runner.status()))
+    loop {
+        if *positions.borrow_and_update() >= head {
+            return Ok(());
         }
-        _ = stopped => Err(ComposeError::Behind(runner.status())),
+        let progress = tokio::time::timeout(CATCH_UP_MAX, positions.changed());
+        tokio::select! {
+            progress = progress => match progress {
+                Ok(Ok(())) => {}
+                _ => return Err(ComposeError::Behind(runner.status())),
+            },
+            _ = statuses.wait_for(|status| matches!(status, RunnerStatus::Stopped { .. })) => {
+                return Err(ComposeError::Behind(runner.status()));
+            }
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use event_log::EventLog;
 use events::{CommandId, LeaseId, Position, TenantId};
 use lru::LruCache;
-use projections::{CommandRow, Lease, Runner, Views};
+use projections::{CommandRow, Folded, Lease, Runner, Views};
 
 use crate::api::ServiceError;
 use crate::runs::RunRef;
@@ -111,6 +111,28 @@ impl Reads {
         }
         self.see_all().await?;
         self.views.command(Some(tenant), command_id).await?.ok_or(ServiceError::NotFound { what: "command" })
+    }
+
+    /// A command folded from its own events, by the fold of the views and without waiting for them. `None` when the events at
+    /// these positions do not tell its whole life.
+    ///
+    /// # Errors
+    /// When the log does not answer.
+    pub async fn ended_command(
+        &self,
+        command_id: CommandId,
+        positions: &[Position],
+    ) -> Result<Option<CommandRow>, ServiceError> {
+        let recorded = self.log.read_positions(positions).await.map_err(|error| {
+            tracing::warn!(error = %error, "the events of a command could not be read");
+            ServiceError::Unavailable { reason_code: "log_unavailable" }
+        })?;
+        let mut folded = Folded::default();
+        for event in &recorded {
+            folded.next = event.position;
+            folded.apply(event).map_err(|_| ServiceError::Internal)?;
+        }
+        Ok(folded.commands.get(command_id).filter(|command| command.state.is_ended()).cloned())
     }
 
     /// The run of a lease.

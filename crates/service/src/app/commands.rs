@@ -97,17 +97,20 @@ impl App {
         position: Option<Position>,
         deadline: Instant,
     ) -> Result<CommandRow, ServiceError> {
+        let ended = tokio::time::timeout_at(deadline, self.parts.execution.ended(command_id)).await;
+        if let Ok(Some(positions)) = ended
+            && let Some(command) = self.parts.reads.ended_command(command_id, &positions).await?
+        {
+            return Ok(command);
+        }
+        // Ended before, not yet, or seen through by another process: it shows in the views.
         let mut folded = self.parts.reads.runner().positions();
-        let mut position = position;
         loop {
-            let ended = tokio::time::timeout_at(deadline, self.parts.execution.ended(command_id)).await;
-            position = position.max(ended.ok().flatten());
             folded.mark_unchanged();
             let command = self.parts.reads.command(tenant, command_id, position).await?;
             if command.state.is_ended() {
                 return Ok(command);
             }
-            // Another process sees it through: its outcome shows in the views.
             if tokio::time::timeout_at(deadline, folded.changed()).await.is_err() {
                 return Ok(command);
             }

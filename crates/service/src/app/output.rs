@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_stream::try_stream;
 use bytes::Bytes;
 use events::event::command::OutputRecord;
-use events::{CommandId, Position, TenantId};
+use events::{CommandId, TenantId};
 use projections::CommandRow;
 use runtime_adapter::ports::OutputStream;
 use tokio::time::Instant;
@@ -87,8 +87,12 @@ impl App {
 
     /// The row of a command whose outcome is on record.
     async fn outcome(&self, tenant: TenantId, command_id: CommandId) -> Result<CommandRow, ServiceError> {
-        let position: Option<Position> = self.parts.execution.ended(command_id).await;
-        let command = self.parts.reads.command(tenant, command_id, position).await?;
+        if let Some(positions) = self.parts.execution.ended(command_id).await
+            && let Some(command) = self.parts.reads.ended_command(command_id, &positions).await?
+        {
+            return Ok(command);
+        }
+        let command = self.parts.reads.command(tenant, command_id, None).await?;
         if command.state.is_ended() {
             return Ok(command);
         }

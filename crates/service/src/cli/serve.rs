@@ -17,7 +17,7 @@ use runtime_adapter::fake::FakeAdapter;
 use runtime_adapter::ports::PortError;
 use serde_json::json;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use uuid::Uuid;
 
@@ -34,35 +34,63 @@ const CONNECTIONS_MAX: Duration = Duration::from_secs(5);
 /// What the fake's images are called.
 const FAKE_IMAGE: &str = "sha256:fa4efa4efa4efa4efa4efa4efa4efa4efa4efa4efa4efa4efa4efa4efa4efa4e";
 
+/// Everything that a running service consists of, the last to go first.
+struct Started {
+    service: Service,
+    listener: TcpListener,
+    ready: serde_json::Value,
+    postgres: Option<EmbeddedPostgres>,
+}
+
 pub(super) async fn serve(args: Serve, environment: BTreeMap<String, OsString>) -> Result<u8, Failure> {
     let config = config(&args, &environment)?;
     start_logging(&config)?;
-    // Taken first: a port in use ends the start before anything exists.
-    let listener = TcpListener::bind(config.listen)
-        .await
-        .map_err(|error| Failure::failed(format!("cannot listen on {}: {error}", config.listen)))?;
-    let data_dir = data_dir(&config.data_dir)?;
-    let (postgres, database, audit_url) = database(&config, args.dev, &data_dir).await?;
-    let node_id = node_id(&data_dir)?;
-    let foundation = Foundation::lay(database, node_id).await.map_err(compose_failure)?;
-    let runtime = runtime(&config, &foundation).await?;
-    let image_digest = (runtime.mechanism != Mechanism::Fake).then(|| runtime.image_digest.to_string());
-    let token = tokens::generate();
-    let service = Service::start(foundation, runtime, &config, Tokens::development(&token))
-        .await
-        .map_err(compose_failure)?;
-
-    let address = listener.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
-    let supervisor = service.app.supervisor().clone();
+    let mut signals = Signals::listen()?;
+    // A signal during the start drops what is there so far, the embedded database included.
+    let Started { service, listener, ready, postgres } = tokio::select! {
+        started = start(&config, args.dev) => started?,
+        () = signals.received() => return Ok(0),
+    };
     let (close, closed) = tokio::sync::oneshot::channel::<()>();
     let router = http::router(Arc::clone(&service.app));
-    let server = supervisor.spawn("http server", async move {
+    let server = service.app.supervisor().spawn("http server", async move {
         let shutdown = async move {
             // The sender is used or dropped: both mean the end.
             let _ = closed.await;
         };
         axum::serve(listener, router).with_graceful_shutdown(shutdown).await
     });
+    print_ready(args.json, &ready)?;
+
+    signals.received().await;
+    tracing::info!("stopping");
+    service.app.refuse_new_work();
+    // No new connection from here on; the open ones are answered while the service drains.
+    let _ = close.send(());
+    service.stop(config.shutdown_drain, args.dev).await;
+    drop(tokio::time::timeout(CONNECTIONS_MAX, server).await);
+    if let Some(postgres) = postgres {
+        postgres.stop().await.map_err(|error| Failure::failed(error.to_string()))?;
+    }
+    Ok(0)
+}
+
+async fn start(config: &Config, dev: bool) -> Result<Started, Failure> {
+    // Taken first: a port in use ends the start before anything exists.
+    let listener = TcpListener::bind(config.listen)
+        .await
+        .map_err(|error| Failure::failed(format!("cannot listen on {}: {error}", config.listen)))?;
+    let address = listener.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
+    let data_dir = data_dir(&config.data_dir)?;
+    let (postgres, database, audit_url) = database(config, dev, &data_dir).await?;
+    let node_id = node_id(&data_dir)?;
+    let foundation = Foundation::lay(database, node_id).await.map_err(compose_failure)?;
+    let runtime = runtime(config, &foundation).await?;
+    let image_digest = (runtime.mechanism != Mechanism::Fake).then(|| runtime.image_digest.to_string());
+    let token = tokens::generate();
+    let service = Service::start(foundation, runtime, config, Tokens::development(&token))
+        .await
+        .map_err(compose_failure)?;
     let ready = json!({
         "url": format!("http://{address}"),
         "token": token,
@@ -72,20 +100,27 @@ pub(super) async fn serve(args: Serve, environment: BTreeMap<String, OsString>) 
         "image_digest": image_digest,
         "database_url": audit_url,
     });
-    print_ready(args.json, &ready)?;
+    Ok(Started { service, listener, ready, postgres })
+}
 
-    wait_for_signal().await?;
-    tracing::info!("stopping");
-    let drain = config.shutdown_drain;
-    service.app.refuse_new_work();
-    // No new connection from here on; the open ones are answered while the service drains.
-    let _ = close.send(());
-    service.stop(drain, args.dev).await;
-    drop(tokio::time::timeout(CONNECTIONS_MAX, server).await);
-    if let Some(postgres) = postgres {
-        postgres.stop().await.map_err(|error| Failure::failed(error.to_string()))?;
+/// What tells a service to end.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, Failure> {
+        let listen = |kind| signal(kind).map_err(|error| Failure::failed(error.to_string()));
+        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
     }
-    Ok(0)
+
+    async fn received(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 fn config(args: &Serve, environment: &BTreeMap<String, OsString>) -> Result<Config, Failure> {
@@ -264,17 +299,6 @@ fn print_ready(json: bool, ready: &serde_json::Value) -> Result<(), Failure> {
         )
     };
     written.and_then(|()| out.flush()).map_err(|error| Failure::failed(error.to_string()))
-}
-
-async fn wait_for_signal() -> Result<(), Failure> {
-    let failure = |error: std::io::Error| Failure::failed(error.to_string());
-    let mut terminate = signal(SignalKind::terminate()).map_err(failure)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failure)?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    Ok(())
 }
 
 fn compose_failure(error: ComposeError) -> Failure {

@@ -155,7 +155,7 @@ impl Execution {
     async fn accept_once(&self, plan: &Plan) -> Result<(Accepted, Option<Running<'_>>), ServiceError> {
         let environment = self.shared.environments.ensure(plan.run, plan.lease_id).await?;
         let digest = plan.key.as_ref().map(|key| key.digest);
-        let entry =
+        let mut entry =
             match self.shared.actives.enter(plan.command_id, environment.handle.environment_id, digest) {
                 Ok(entry) => entry,
                 Err(Taken::OtherRequest) => return Err(ServiceError::IdempotencyKeyReused),
@@ -174,35 +174,29 @@ impl Execution {
         let command = RunCommand::AcceptCommand(
             plan.accept_command(start_now.then_some(self.shared.environments.identity().instance_id)),
         );
-        let live = self.shared.output.open(plan.command_id);
         let submitted = self.shared.runs.submit(plan.run, &plan.actor, plan.key.as_ref(), &command).await;
-        let accepted = match submitted {
-            Ok(Submitted::Appended { events, position, .. }) => {
-                let recorded = events.into_iter().find_map(|event| match event {
-                    Event::CommandAccepted(recorded) => Some(recorded),
-                    _ => None,
-                });
-                (recorded, Some(position))
+        let command_id = plan.command_id;
+        let (events, position) = match submitted {
+            Ok(Submitted::Appended { events, position, .. }) => (events, position),
+            Ok(repeated) => {
+                return Ok((Accepted { command_id, position: Some(repeated.position()) }, None));
             }
-            Ok(repeated) => (None, Some(repeated.position())),
-            Err(error) => {
-                self.shared.output.forget(plan.command_id);
-                return Err(match error {
-                    SubmitError::Rejected(Rejection::EnvironmentNotReady) => ServiceError::Conflict,
-                    error => error.into(),
-                });
-            }
+            Err(SubmitError::Rejected(Rejection::EnvironmentNotReady)) => return Err(ServiceError::Conflict),
+            Err(error) => return Err(error.into()),
         };
-        match accepted {
-            (Some(recorded), position) => {
-                let running = Running::new(entry, environment, place, start_now, live, recorded);
-                Ok((Accepted { command_id: plan.command_id, position }, Some(running)))
-            }
-            (None, position) => {
-                self.shared.output.forget(plan.command_id);
-                Ok((Accepted { command_id: plan.command_id, position }, None))
-            }
-        }
+        // The events of one append have positions in a row, the acceptance first.
+        let first = position.get().saturating_sub(events.len() as u64 - 1);
+        (first..=position.get()).for_each(|at| entry.recorded_at(Position(at)));
+        let recorded = events
+            .into_iter()
+            .find_map(|event| match event {
+                Event::CommandAccepted(recorded) => Some(recorded),
+                _ => None,
+            })
+            .ok_or(ServiceError::Internal)?;
+        let live = self.shared.output.open(command_id);
+        let running = Running::new(entry, environment, place, start_now, live, recorded);
+        Ok((Accepted { command_id, position: Some(position) }, Some(running)))
     }
 
     /// The same request is under way in this process: waits until it is on record.

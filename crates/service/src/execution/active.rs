@@ -32,10 +32,10 @@ struct Active {
 }
 
 /// A command is active no longer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ended {
-    /// Of its outcome; `None` when it never came on record.
-    pub(super) position: Option<Position>,
+    /// Positions of its acceptance, its start and its outcome, as far as they came on record here.
+    pub(super) positions: Vec<Position>,
 }
 
 /// What the task of a command holds; the command stays active until it is dropped.
@@ -44,7 +44,7 @@ pub(super) struct Entry<'a> {
     pub(super) command_id: CommandId,
     pub(super) cancel: Cancel,
     ended: watch::Sender<Option<Ended>>,
-    outcome_at: Option<Position>,
+    positions: Vec<Position>,
 }
 
 /// Why a command cannot become active.
@@ -72,7 +72,7 @@ impl Actives {
         let (ended, receiver) = watch::channel(None);
         let command = ActiveCommand { command_id, environment_id, running: false };
         actives.insert(command_id, Active { command, digest, cancel: handle, ended: receiver });
-        Ok(Entry { actives: self, command_id, cancel, ended, outcome_at: None })
+        Ok(Entry { actives: self, command_id, cancel, ended, positions: Vec::new() })
     }
 
     pub(super) fn contains(&self, command_id: CommandId) -> bool {
@@ -99,9 +99,9 @@ impl Actives {
 }
 
 impl Entry<'_> {
-    /// Its outcome is on record.
-    pub(super) fn outcome_at(&mut self, position: Position) {
-        self.outcome_at = Some(position);
+    /// Its acceptance, its start or its outcome is on record.
+    pub(super) fn recorded_at(&mut self, position: Position) {
+        self.positions.push(position);
     }
 
     /// It is about to be handed to the runtime.
@@ -115,7 +115,8 @@ impl Entry<'_> {
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
         self.actives.lock().remove(&self.command_id);
-        self.ended.send_replace(Some(Ended { position: self.outcome_at }));
+        let positions = std::mem::take(&mut self.positions);
+        self.ended.send_replace(Some(Ended { positions }));
     }
 }
 
@@ -135,9 +136,9 @@ mod tests {
         entry.running();
         assert!(actives.list()[0].running);
         let ended = actives.ended(command).unwrap();
-        entry.outcome_at(Position(7));
+        entry.recorded_at(Position(7));
         drop(entry);
-        assert_eq!(*ended.borrow(), Some(Ended { position: Some(Position(7)) }));
+        assert_eq!(*ended.borrow(), Some(Ended { positions: vec![Position(7)] }));
         assert!(!actives.contains(command));
     }
 }

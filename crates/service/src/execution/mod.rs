@@ -104,12 +104,12 @@ impl Execution {
         self.shared.actives.cancel(command_id, request);
     }
 
-    /// Waits until the command is active no longer; answers the position of its outcome. At once when it is not of this
-    /// process.
-    pub async fn ended(&self, command_id: CommandId) -> Option<Position> {
+    /// Waits until the command is active no longer; answers the positions of its acceptance, start and outcome. `None` at once
+    /// when it is not of this process.
+    pub async fn ended(&self, command_id: CommandId) -> Option<Vec<Position>> {
         let mut ended = self.shared.actives.ended(command_id)?;
         let end = ended.wait_for(Option::is_some).await.ok()?;
-        end.and_then(|end| end.position)
+        end.as_ref().map(|end| end.positions.clone())
     }
 }
 

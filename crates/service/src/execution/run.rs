@@ -77,7 +77,7 @@ impl Execution {
             }
         };
         if let Some(position) = position {
-            running.entry.outcome_at(position);
+            running.entry.recorded_at(position);
         }
         self.shared.output.close(command_id, Instant::now());
     }
@@ -101,7 +101,7 @@ impl Execution {
                 queued_ms,
             };
             match self.shared.runs.record(running.environment.run, &command).await {
-                Ok(_) => {}
+                Ok(started) => running.entry.recorded_at(started.position()),
                 // Its lease or its environment ended while it waited.
                 Err(SubmitError::Rejected(Rejection::LeaseLost | Rejection::EnvironmentLost)) => {
                     let kill = match running.entry.cancel.get() {

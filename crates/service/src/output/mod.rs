@@ -122,11 +122,6 @@ impl OutputHub {
         hub.evict(now);
     }
 
-    /// The command was never accepted.
-    pub fn forget(&self, command_id: CommandId) {
-        self.lock().commands.remove(&command_id);
-    }
-
     fn lock(&self) -> MutexGuard<'_, Hub> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

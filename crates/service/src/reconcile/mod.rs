@@ -22,6 +22,9 @@ use crate::reads::Reads;
 use crate::runs::Runs;
 use crate::supervise::Supervisor;
 
+/// How often idempotency keys are pruned.
+const PRUNE_INTERVAL: Duration = Duration::from_secs(3_600);
+
 /// Makes the next pass come now.
 #[derive(Clone, Debug, Default)]
 pub struct Wake(Arc<Notify>);
@@ -99,12 +102,14 @@ impl Reconciler {
         Self { parts, config, memory: Arc::default() }
     }
 
-    /// Starts the two loops; they end when the service stops.
+    /// Starts the loops; they end when the service stops.
     pub fn start(&self) {
         let this = self.clone();
         self.parts.supervisor.start("reconciler", async move { this.pass_loop().await });
         let this = self.clone();
         self.parts.supervisor.start("orphan sweep", async move { this.orphan_loop().await });
+        let this = self.clone();
+        self.parts.supervisor.start("request key pruning", async move { this.prune_loop().await });
     }
 
     /// Why the last pass did not get through, if it did not.
@@ -145,6 +150,22 @@ impl Reconciler {
             tokio::select! {
                 () = stopping.cancelled() => {}
                 () = tokio::time::sleep(interval) => {}
+            }
+        }
+    }
+
+    /// Idempotency keys are kept for 24 hours.
+    async fn prune_loop(&self) {
+        let stopping = self.parts.supervisor.stopping().clone();
+        while !stopping.is_cancelled() {
+            match self.parts.log.prune_request_keys().await {
+                Ok(0) => {}
+                Ok(keys) => tracing::debug!(keys, "idempotency keys were forgotten"),
+                Err(error) => tracing::warn!(error = %error, "idempotency keys could not be pruned"),
+            }
+            tokio::select! {
+                () = stopping.cancelled() => {}
+                () = tokio::time::sleep(PRUNE_INTERVAL) => {}
             }
         }
     }
