@@ -6,9 +6,12 @@ use events::event::command::{InterruptCause, KillReason};
 use events::event::service::OrphanKind;
 use events::ids::{EnvironmentId, Epoch, RunId, TenantId};
 use events::spec::ImageDigest;
-use runtime_adapter::contract::{Adapter, Call, RecordingSink, Subject, TestClock, limits};
+use runtime_adapter::contract::{Adapter, Call, RecordingSink, Subject, TestClock, limits, path_of};
 use runtime_adapter::fake::FakeAdapter;
-use runtime_adapter::ports::{EnvironmentSpec, ExecutionEnvironment, Inventory, ObservedObject, PortError};
+use runtime_adapter::ports::{
+    EnvironmentSpec, ExecutionEnvironment, Inventory, ObservedObject, PortError, STREAM_DEADLINE, Workspace,
+    WorkspaceError,
+};
 use uuid::Uuid;
 
 async fn subject() -> Subject {
@@ -105,6 +108,18 @@ async fn a_lost_environment_interrupts_and_refuses() {
     let lost = PortError::Lost { cause: InterruptCause::FilesLost };
     assert_eq!(ended, Err(lost.clone().into()));
     assert_eq!(subject.run(&handle, Call::sh("true")).await, Err(lost.into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stalled_upload_ends_at_the_deadline() {
+    let (fake, spec) = fake();
+    let handle = fake.provision(spec).await.unwrap();
+    let path = path_of("f");
+    let stalled = Box::pin(futures::stream::pending());
+    let started = tokio::time::Instant::now();
+    assert_eq!(fake.write(&handle, &path, stalled, 10).await, Err(WorkspaceError::DeadlineExceeded));
+    assert_eq!(started.elapsed().as_secs(), STREAM_DEADLINE.as_secs());
+    assert_eq!(fake.stat(&handle, &path).await, Err(WorkspaceError::NotFound));
 }
 
 #[tokio::test]

@@ -13,13 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use events::bounds::FILES_CHANGED_BYTES_MAX;
-use events::event::command::{ChangeKind, FileChange, InterruptCause};
-use events::event::workspace::PathText;
-use events::ids::CommandId;
-use guest::protocol::files::{
-    Change, ChangeKind as GuestChange, ChangedPath, FilesErrorCode, Request, Response,
-};
+use events::event::command::InterruptCause;
+use guest::protocol::files::{FilesErrorCode, Request, Response};
 use tokio::sync::watch;
 
 use super::cli_error::CliError;
@@ -128,10 +123,14 @@ impl Environment {
     pub(super) async fn spawn_channel(&self) -> Result<Arc<SpawnChannel>, PortError> {
         let mut slot = self.sandbox.lock().await;
         self.check()?;
-        if let Some(channel) = slot.as_ref().filter(|channel| channel.end().is_none()) {
-            return Ok(Arc::clone(channel));
+        if let Some(channel) = slot.as_ref() {
+            if channel.end().is_none() {
+                return Ok(Arc::clone(channel));
+            }
+            self.find_stop(channel).await;
+            *slot = None;
+            self.check()?;
         }
-        *slot = None;
         if !self.stopped_by_us.load(Ordering::SeqCst) {
             self.engine.kill(&self.sandbox_name).await.map_err(|error| self.sandbox_error(error))?;
         }
@@ -253,78 +252,7 @@ impl Environment {
         alive
     }
 
-    /// A command starts: whatever changed before is not its doing. Gives the channel that holds the baseline.
-    pub(super) async fn begin_changes(&self, command_id: CommandId) -> Result<Arc<FilesChannel>, PortError> {
-        let mut tracker = self.changes.lock().await;
-        let channel = self.files_channel().await?;
-        if tracker.begin(command_id) {
-            if let Err(error) = self.report_changes(&mut tracker, &channel).await {
-                tracker.finish(command_id, 0);
-                return Err(error);
-            }
-            tracker.restart(command_id);
-        }
-        Ok(channel)
-    }
-
-    /// A command is over: what changed since it began, and whether the list is incomplete.
-    ///
-    /// # Errors
-    /// `Lost` when the channel is no longer the one that holds the command's baseline.
-    pub(super) async fn finish_changes(
-        &self,
-        command_id: CommandId,
-        channel: &Arc<FilesChannel>,
-    ) -> Result<(Vec<FileChange>, bool), PortError> {
-        let mut tracker = self.changes.lock().await;
-        let reported = self.report_changes(&mut tracker, channel).await;
-        let collected = tracker.finish(command_id, self.spec.files_changed_max);
-        reported.map(|()| collected)
-    }
-
-    /// Moves the baseline to now and gives the differences to every running command.
-    async fn report_changes(
-        &self,
-        tracker: &mut ChangeTracker,
-        channel: &Arc<FilesChannel>,
-    ) -> Result<(), PortError> {
-        let max_changes = u32::try_from(self.spec.files_changed_max).unwrap_or(u32::MAX);
-        let max_path_bytes = u32::try_from(FILES_CHANGED_BYTES_MAX).unwrap_or(u32::MAX);
-        let mut exchange = channel.send(|id| Request::Diff { id, max_changes, max_path_bytes });
-        let mut changes = Vec::new();
-        loop {
-            match exchange.next().await {
-                Ok(Response::Change { change, .. }) => changes.push(change),
-                Ok(Response::DiffEnd { truncated, .. }) => {
-                    self.forget_tool_written(&changes);
-                    let changes: Vec<_> = changes.iter().map(file_change).collect();
-                    tracker.report(&changes, truncated);
-                    return Ok(());
-                }
-                // More files than can be held: that something is missing from the list is all that can be said.
-                Err(FilesFailure::Refused(FilesErrorCode::CannotMeasure)) => {
-                    tracker.report(&[], true);
-                    return Ok(());
-                }
-                Ok(_) => return Err(self.set_gone(PortError::EscapeSuspected { code: "wrong_answer" })),
-                Err(FilesFailure::Refused(FilesErrorCode::NonceMismatch)) => {
-                    return Err(self.set_gone(PortError::Lost { cause: InterruptCause::FilesLost }));
-                }
-                Err(_) => return Err(PortError::Lost { cause: InterruptCause::FilesLost }),
-            }
-        }
-    }
-
-    fn forget_tool_written(&self, changes: &[Change]) {
-        let mut tool_written = self.tool_written();
-        for change in changes {
-            if let ChangedPath::Path(path) = &change.path {
-                tool_written.remove(path);
-            }
-        }
-    }
-
-    /// Why a channel that has ended ended; found out once, by asking the engine.
+    /// Why a channel that has ended ended. Whoever asks first finds out, and stops what may still run.
     pub(super) async fn stopped_by(&self, channel: &Arc<SpawnChannel>) -> Stop {
         if let Some(stop) = channel.stop() {
             return stop;
@@ -333,41 +261,31 @@ impl Environment {
         if let Some(stop) = channel.stop() {
             return stop;
         }
+        let stop = self.find_stop(channel).await;
+        if slot.as_ref().is_some_and(|current| Arc::ptr_eq(current, channel)) {
+            *slot = None;
+            self.stop_container().await;
+        }
+        stop
+    }
+
+    /// Asks the engine why a channel ended, for every command on it. The caller holds the sandbox lock.
+    async fn find_stop(&self, channel: &SpawnChannel) -> Stop {
+        if let Some(stop) = channel.stop() {
+            return stop;
+        }
         let stop = match channel.end() {
             Some(LinkEnd::Violation(code)) => {
                 self.set_gone(PortError::EscapeSuspected { code });
                 Stop::Suspected(code)
             }
-            _ => Stop::Lost(
-                self.cause(&self.sandbox_name, InterruptCause::SandboxLost, InterruptCause::SupervisorLost)
-                    .await,
-            ),
+            _ => {
+                let (dead, alive) = (InterruptCause::SandboxLost, InterruptCause::SupervisorLost);
+                Stop::Lost(self.cause(&self.sandbox_name, dead, alive).await)
+            }
         };
         channel.set_stop(stop);
-        *slot = None;
-        // Nothing that ran may go on without its supervisor.
-        self.stop_container().await;
         stop
-    }
-}
-
-fn file_change(change: &Change) -> FileChange {
-    let gone = change.change == GuestChange::Deleted;
-    FileChange {
-        path: match &change.path {
-            ChangedPath::Path(path) => PathText::from_bytes(path),
-            ChangedPath::Digest { sha256, path_bytes } => PathText {
-                path: format!("<{path_bytes} bytes, sha256 {}>", hex::encode(sha256)),
-                path_base64: None,
-            },
-        },
-        change: match change.change {
-            GuestChange::Created => ChangeKind::Created,
-            GuestChange::Modified => ChangeKind::Modified,
-            GuestChange::Deleted => ChangeKind::Deleted,
-        },
-        size_bytes: (!gone).then_some(change.size_bytes),
-        sha256: change.sha256.map(hex::encode),
     }
 }
 

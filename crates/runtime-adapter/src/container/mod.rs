@@ -8,7 +8,7 @@
 //! - `engine`, `profile`, `labels`, `inventory`: single objects, their options, names and labels.
 //! - `link`, `spawn`, `files`: the two framed channels.
 //! - `environment`, `lifecycle`: channels and life of one environment; `watch`: the engine's event stream.
-//! - `execute`, `follow`, `stdin`: one command.
+//! - `execute`, `follow`, `stdin`, `reports`: one command.
 //! - `workspace`: files; `probe`: a look at the engine for diagnosis.
 
 mod cli;
@@ -25,6 +25,7 @@ mod lifecycle;
 mod link;
 mod probe;
 mod profile;
+mod reports;
 mod spawn;
 mod stdin;
 mod watch;

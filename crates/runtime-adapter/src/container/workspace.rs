@@ -246,3 +246,26 @@ fn described(environment: &Environment, entry: Entry) -> WorkspaceEntry {
         path: entry.path,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_is_slow_the_deadline_holds() {
+        let started = Instant::now();
+        let stalled = within(started + STREAM_DEADLINE, std::future::pending::<Result<(), _>>()).await;
+        assert_eq!(stalled, Err(WorkspaceError::DeadlineExceeded));
+        assert_eq!(started.elapsed(), STREAM_DEADLINE);
+        assert_eq!(within(started, async { Ok(7) }).await, Ok(7));
+    }
+
+    #[test]
+    fn every_refusal_has_its_own_error() {
+        let refused = |code| failed(FilesFailure::Refused(code), 9);
+        assert_eq!(refused(FilesErrorCode::TooLarge), WorkspaceError::TooLarge { limit_bytes: 9 });
+        assert_eq!(refused(FilesErrorCode::NoSpace), WorkspaceError::NoSpace);
+        assert_eq!(refused(FilesErrorCode::NonceMismatch), lost());
+        assert_eq!(failed(FilesFailure::ChannelEnded, 0), lost());
+    }
+}

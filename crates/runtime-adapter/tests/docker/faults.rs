@@ -8,7 +8,7 @@ use runtime_adapter::contract::{Call, RecordingSink, Subject, check};
 use runtime_adapter::ports::{EnvironmentHandle, ExecuteError, ExecutionResult, PortError};
 
 use super::engine::{CuttableEngine, docker, files, sandbox, volume};
-use super::{subject, subject_at};
+use super::{subject, subject_with};
 
 const fn lost(cause: InterruptCause) -> PortError {
     PortError::Lost { cause }
@@ -80,6 +80,28 @@ async fn a_supervisor_that_dies_is_told_and_the_container_restarted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn every_command_in_a_lost_sandbox_is_told_the_same() {
+    check(subject().await, async |subject: &Subject| {
+        let handle = subject.environment().await;
+        let name = sandbox(handle.environment_id);
+        let sink = Arc::new(RecordingSink::default());
+        let beside = Call::sh("echo up; sleep 60").background().timeout_ms(60_000).sink(&sink);
+        let accident = async {
+            sink.shows("up").await;
+            interrupted(subject, &handle, async || drop(docker(&["kill", &name]).await)).await
+        };
+        let (beside, ended) = tokio::join!(subject.run(&handle, beside), accident);
+        let lost = lost(InterruptCause::SandboxLost);
+        assert_eq!((beside, ended), (Err(lost.clone().into()), Err(lost.into())));
+        let again = (0..3).map(|_| subject.run(&handle, Call::sh("cat file").background()));
+        for result in futures::future::join_all(again).await {
+            assert_eq!(result.expect("a result").stdout.head, b"kept\n");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_files_container_that_dies_is_told_and_no_changes_are_invented() {
     check(subject().await, async |subject: &Subject| {
         let handle = subject.environment().await;
@@ -124,45 +146,52 @@ async fn a_workspace_that_was_swapped_is_never_used() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_engine_that_is_down_is_told_and_everything_recovers() {
     let engine = CuttableEngine::start();
-    check(subject_at(Some(engine.address())).await, async |subject: &Subject| {
-        let handle = subject.environment().await;
-        let ended = interrupted(subject, &handle, async || engine.cut()).await;
-        assert_eq!(ended, Err(lost(InterruptCause::ChannelLost).into()));
+    check(
+        subject_with(|config| config.docker_host = Some(engine.address())).await,
+        async |subject: &Subject| {
+            let handle = subject.environment().await;
+            let ended = interrupted(subject, &handle, async || engine.cut()).await;
+            assert_eq!(ended, Err(lost(InterruptCause::ChannelLost).into()));
 
-        let started = Instant::now();
-        let unreachable =
-            |error: &PortError| matches!(error, PortError::Unavailable { code: "engine_unreachable", .. });
-        let refused = subject.adapter.execution.provision(subject.spec()).await;
-        assert!(refused.as_ref().is_err_and(unreachable), "{refused:?}");
-        let refused = subject.run(&handle, Call::sh("true")).await;
-        assert!(matches!(&refused, Err(ExecuteError::Port(error)) if unreachable(error)), "{refused:?}");
-        assert!(subject.adapter.execution.ping().await.is_err_and(|error| unreachable(&error)));
-        assert!(subject.adapter.inventory.list().await.is_err_and(|error| unreachable(&error)));
-        let destroyed = subject.adapter.execution.destroy(handle.environment_id).await;
-        assert!(destroyed.is_err_and(|error| unreachable(&error)));
-        assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+            let started = Instant::now();
+            let unreachable = |error: &PortError| {
+                matches!(error, PortError::Unavailable { code: "engine_unreachable", .. })
+            };
+            let refused = subject.adapter.execution.provision(subject.spec()).await;
+            assert!(refused.as_ref().is_err_and(unreachable), "{refused:?}");
+            let refused = subject.run(&handle, Call::sh("true")).await;
+            assert!(matches!(&refused, Err(ExecuteError::Port(error)) if unreachable(error)), "{refused:?}");
+            assert!(subject.adapter.execution.ping().await.is_err_and(|error| unreachable(&error)));
+            assert!(subject.adapter.inventory.list().await.is_err_and(|error| unreachable(&error)));
+            let destroyed = subject.adapter.execution.destroy(handle.environment_id).await;
+            assert!(destroyed.is_err_and(|error| unreachable(&error)));
+            assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
 
-        engine.mend();
-        subject.adapter.execution.ping().await.expect("the engine answers");
-    })
+            engine.mend();
+            subject.adapter.execution.ping().await.expect("the engine answers");
+        },
+    )
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_run_again_after_an_outage() {
     let engine = CuttableEngine::start();
-    check(subject_at(Some(engine.address())).await, async |subject: &Subject| {
-        let handle = subject.environment().await;
-        let ended = interrupted(subject, &handle, async || engine.cut()).await;
-        assert_eq!(ended, Err(lost(InterruptCause::ChannelLost).into()));
-        engine.mend();
-        let next = subject
-            .sh(&handle, "cat file; cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'sleep [6]0'")
-            .await;
-        assert_eq!(next.stdout.head, b"kept\n0\n");
-        let killed = subject.run(&handle, Call::sh("sleep 60").timeout_ms(200)).await.expect("a result");
-        assert_eq!(killed.killed_by, Some(KillReason::Timeout));
-    })
+    check(
+        subject_with(|config| config.docker_host = Some(engine.address())).await,
+        async |subject: &Subject| {
+            let handle = subject.environment().await;
+            let ended = interrupted(subject, &handle, async || engine.cut()).await;
+            assert_eq!(ended, Err(lost(InterruptCause::ChannelLost).into()));
+            engine.mend();
+            let next = subject
+                .sh(&handle, "cat file; cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'sleep [6]0'")
+                .await;
+            assert_eq!(next.stdout.head, b"kept\n0\n");
+            let killed = subject.run(&handle, Call::sh("sleep 60").timeout_ms(200)).await.expect("a result");
+            assert_eq!(killed.killed_by, Some(KillReason::Timeout));
+        },
+    )
     .await;
 }
 

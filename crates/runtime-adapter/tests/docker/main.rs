@@ -12,16 +12,20 @@ use runtime_adapter::container::{ContainerAdapter, ContainerConfig};
 use runtime_adapter::contract::{Adapter, Subject, TestClock};
 use uuid::Uuid;
 
-/// An adapter with a log of its own, behind the engine's own socket.
-async fn subject() -> Subject {
-    subject_at(None).await
+/// The configuration of a process with a log and a node of its own.
+fn config() -> ContainerConfig {
+    ContainerConfig::new(LogId(Uuid::now_v7()), 0, NodeId(Uuid::now_v7()))
 }
 
-/// The same behind another address.
-async fn subject_at(docker_host: Option<String>) -> Subject {
-    let clock = TestClock::default();
-    let mut config = ContainerConfig::new(LogId(Uuid::now_v7()), 0, NodeId(Uuid::now_v7()));
-    config.docker_host = docker_host;
+/// An adapter with the defaults.
+async fn subject() -> Subject {
+    subject_with(|_| {}).await
+}
+
+/// An adapter with something else than the defaults.
+async fn subject_with(configure: impl FnOnce(&mut ContainerConfig)) -> Subject {
+    let (clock, mut config) = (TestClock::default(), config());
+    configure(&mut config);
     let started = ContainerAdapter::start(config.clone(), clock.as_clock()).await;
     let adapter = started.expect("the engine answers and has both images");
     let image = adapter.execution_image().clone();

@@ -1,0 +1,109 @@
+//! What the files container reports as changed, for the commands that run.
+
+use std::sync::Arc;
+
+use events::bounds::FILES_CHANGED_BYTES_MAX;
+use events::event::command::{ChangeKind, FileChange, InterruptCause};
+use events::event::workspace::PathText;
+use events::ids::CommandId;
+use guest::protocol::files::{
+    Change, ChangeKind as GuestChange, ChangedPath, FilesErrorCode, Request, Response,
+};
+
+use super::environment::Environment;
+use super::files::{FilesChannel, FilesFailure};
+use crate::changes::ChangeTracker;
+use crate::ports::PortError;
+
+impl Environment {
+    /// A command starts: whatever changed before is not its doing. Gives the channel that holds the baseline.
+    pub(super) async fn begin_changes(&self, command_id: CommandId) -> Result<Arc<FilesChannel>, PortError> {
+        let mut tracker = self.changes.lock().await;
+        let channel = self.files_channel().await?;
+        if tracker.begin(command_id) {
+            if let Err(error) = self.report_changes(&mut tracker, &channel).await {
+                tracker.finish(command_id, 0);
+                return Err(error);
+            }
+            tracker.restart(command_id);
+        }
+        Ok(channel)
+    }
+
+    /// A command is over: what changed since it began, and whether the list is incomplete.
+    ///
+    /// # Errors
+    /// `Lost` when the channel is no longer the one that holds the command's baseline.
+    pub(super) async fn finish_changes(
+        &self,
+        command_id: CommandId,
+        channel: &Arc<FilesChannel>,
+    ) -> Result<(Vec<FileChange>, bool), PortError> {
+        let mut tracker = self.changes.lock().await;
+        let reported = self.report_changes(&mut tracker, channel).await;
+        let collected = tracker.finish(command_id, self.spec.files_changed_max);
+        reported.map(|()| collected)
+    }
+
+    /// Moves the baseline to now and gives the differences to every running command.
+    async fn report_changes(
+        &self,
+        tracker: &mut ChangeTracker,
+        channel: &Arc<FilesChannel>,
+    ) -> Result<(), PortError> {
+        let max_changes = u32::try_from(self.spec.files_changed_max).unwrap_or(u32::MAX);
+        let max_path_bytes = u32::try_from(FILES_CHANGED_BYTES_MAX).unwrap_or(u32::MAX);
+        let mut exchange = channel.send(|id| Request::Diff { id, max_changes, max_path_bytes });
+        let mut changes = Vec::new();
+        loop {
+            match exchange.next().await {
+                Ok(Response::Change { change, .. }) => changes.push(change),
+                Ok(Response::DiffEnd { truncated, .. }) => {
+                    self.forget_tool_written(&changes);
+                    let changes: Vec<_> = changes.iter().map(file_change).collect();
+                    tracker.report(&changes, truncated);
+                    return Ok(());
+                }
+                // More files than can be held: that something is missing from the list is all that can be said.
+                Err(FilesFailure::Refused(FilesErrorCode::CannotMeasure)) => {
+                    tracker.report(&[], true);
+                    return Ok(());
+                }
+                Ok(_) => return Err(self.set_gone(PortError::EscapeSuspected { code: "wrong_answer" })),
+                Err(FilesFailure::Refused(FilesErrorCode::NonceMismatch)) => {
+                    return Err(self.set_gone(PortError::Lost { cause: InterruptCause::FilesLost }));
+                }
+                Err(_) => return Err(PortError::Lost { cause: InterruptCause::FilesLost }),
+            }
+        }
+    }
+
+    fn forget_tool_written(&self, changes: &[Change]) {
+        let mut tool_written = self.tool_written();
+        for change in changes {
+            if let ChangedPath::Path(path) = &change.path {
+                tool_written.remove(path);
+            }
+        }
+    }
+}
+
+fn file_change(change: &Change) -> FileChange {
+    let gone = change.change == GuestChange::Deleted;
+    FileChange {
+        path: match &change.path {
+            ChangedPath::Path(path) => PathText::from_bytes(path),
+            ChangedPath::Digest { sha256, path_bytes } => PathText {
+                path: format!("<{path_bytes} bytes, sha256 {}>", hex::encode(sha256)),
+                path_base64: None,
+            },
+        },
+        change: match change.change {
+            GuestChange::Created => ChangeKind::Created,
+            GuestChange::Modified => ChangeKind::Modified,
+            GuestChange::Deleted => ChangeKind::Deleted,
+        },
+        size_bytes: (!gone).then_some(change.size_bytes),
+        sha256: change.sha256.map(hex::encode),
+    }
+}
