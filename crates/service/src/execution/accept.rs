@@ -279,7 +279,7 @@ mod tests {
     fn small_input_is_kept_and_large_input_is_named() {
         let small = stdin_record(&Bytes::from_static(b"hi")).unwrap();
         assert_eq!((small.bytes, small.inline_base64.as_deref()), (2, Some("aGk=")));
-        let edge = stdin_record(&Bytes::from(vec![0; 67_582])).unwrap();
+        let edge = stdin_record(&Bytes::from(vec![0; 67_581])).unwrap();
         assert_eq!(edge.inline_base64.map(|text| text.len() + 2 <= STDIN_INLINE_BYTES_MAX), Some(true));
         let large = stdin_record(&Bytes::from(vec![0; 100_000])).unwrap();
         assert_eq!((large.bytes, large.inline_base64), (100_000, None));
