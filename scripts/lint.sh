@@ -113,7 +113,7 @@ lint() {
   fi
   lint_step "seccomp profiles" jq -e '.defaultAction == "SCMP_ACT_ERRNO"' images/seccomp/sandbox.json images/seccomp/files.json
   lint_step "cargo fmt" cargo fmt --all --check
-  lint_step "cargo clippy" cargo clippy --workspace --all-targets --locked -- -D warnings
+  lint_step "cargo clippy" cargo clippy --quiet --workspace --all-targets --locked -- -D warnings
   if have cargo-deny; then
     lint_step "cargo deny" cargo deny --all-features check bans licenses sources
   else
