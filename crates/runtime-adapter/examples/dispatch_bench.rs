@@ -213,9 +213,9 @@ async fn main() -> Result<(), Failure> {
         write.push(written);
         read.push(got);
         let script =
-            format!("exec docker exec -i {sandbox} sh -c 'cat > /workspace/f' < {}", local.path().display());
+            format!("exec docker exec -i {sandbox} sh -c 'cat > /workspace/g' < {}", local.path().display());
         cat_in.push(shell(&script)?);
-        cat_out.push(docker(&["exec", &sandbox, "cat", "/workspace/f"])?);
+        cat_out.push(docker(&["exec", &sandbox, "cat", "/workspace/g"])?);
     }
     adapter.destroy(handle.environment_id).await?;
 
@@ -223,8 +223,8 @@ async fn main() -> Result<(), Failure> {
     let (provision_p50, run_p50) = (quantile_us(&mut provision, 50), quantile_us(&mut run, 50));
     let hundredths = |part: u64, whole: u64| (part * 100).checked_div(whole).unwrap_or(0);
     let report = serde_json::json!({
-        "dispatch_us": {"p50": dispatch_p50, "p99": quantile_us(&mut dispatched, 99), "count": commands},
-        "docker_exec_us": {"p50": exec_p50},
+        "dispatch_us": {"min": quantile_us(&mut dispatched, 0), "p50": dispatch_p50, "p99": quantile_us(&mut dispatched, 99), "count": commands},
+        "docker_exec_us": {"min": quantile_us(&mut exec, 0), "p50": exec_p50},
         "exec_over_dispatch_hundredths": hundredths(exec_p50, dispatch_p50),
         "provision_us": {"p50": provision_p50, "count": environments},
         "destroy_us": {"p50": quantile_us(&mut destroy, 50)},
