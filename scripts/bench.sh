@@ -1,0 +1,11 @@
+# Measures what docs/performance.md claims, each figure beside its reference in one run, with release builds.
+# shellcheck shell=bash
+
+bench() { # names of measures, all by default
+  note "build: cargo build --release (the service, the benchmarks)"
+  cargo build --release --locked -p service --bin leasehold
+  cargo build --release --locked -p event-log --example append_bench
+  cargo build --release --locked -p runtime-adapter --example dispatch_bench
+  cargo build --release --locked -p tests --example bench
+  target/release/examples/bench "$SCRATCH/bench.json" "$@"
+}

@@ -1,0 +1,140 @@
+//! The measures that crates take of themselves, and the programs they are compared with.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::Failure;
+use crate::figures::{Figures, Goal, Measure, Unit};
+
+/// Runs of `dispatch_bench` that count, after one that does not.
+const DISPATCH_RUNS: usize = 5;
+/// Commands and environments in each of them.
+const DISPATCH_COUNTS: [&str; 2] = ["100", "3"];
+
+/// One row from `dispatch_bench`: name, what, ours, reference, its fields of both, goal.
+type Row = (&'static str, &'static str, &'static str, &'static str, &'static str, Goal);
+
+const ROWS: [Row; 4] = [
+    ("P1", "command at the port, p50", "docker exec", "dispatch_us", "docker_exec_us", Goal::FasterBy(30.0)),
+    (
+        "P13",
+        "64 MiB into the workspace",
+        "cat >F",
+        "write_64_mib_us",
+        "docker_cat_in_us",
+        Goal::FasterBy(1.0),
+    ),
+    (
+        "P13",
+        "64 MiB out of the workspace",
+        "cat F",
+        "read_64_mib_us",
+        "docker_cat_out_us",
+        Goal::FasterBy(1.0),
+    ),
+    (
+        "P15",
+        "kill until the next answer",
+        "docker kill + start",
+        "kill_to_next_answer_us",
+        "docker_kill_start_us",
+        Goal::TimeAtMost(1.3),
+    ),
+];
+
+/// P1, P13, P15. The figure of a run is its median.
+pub(crate) fn dispatch() -> Result<Vec<Measure>, Failure> {
+    eprintln!("bench: P1 P13 P15: warm-up");
+    example("dispatch_bench", &["20", "1"])?;
+    let mut runs = Vec::new();
+    for run in 1..=DISPATCH_RUNS {
+        eprintln!("bench: P1 P13 P15: run {run} of {DISPATCH_RUNS}");
+        runs.push(example("dispatch_bench", &DISPATCH_COUNTS)?);
+    }
+    let medians = |field: &str| -> Result<Figures, Failure> {
+        let of_run = |run: &Value| number(run.get(field), "p50").ok_or(format!("no {field} in {run}"));
+        Ok(Figures::of(&runs.iter().map(of_run).collect::<Result<Vec<_>, _>>()?))
+    };
+    ROWS.into_iter()
+        .map(|(name, what, against, ours, reference, goal)| {
+            Ok(Measure {
+                name,
+                what: what.to_owned(),
+                against: against.to_owned(),
+                unit: Unit::Microseconds,
+                ours: medians(ours)?,
+                reference: medians(reference)?,
+                goal,
+            })
+        })
+        .collect()
+}
+
+/// P5, P6 and P7, as far as `append_bench` has them. It warms up, alternates and checks by itself.
+pub(crate) fn append() -> Result<Vec<Measure>, Failure> {
+    eprintln!("bench: P5 P7: appends beside pgbench");
+    let report = example("append_bench", &[])?;
+    let runs = report["rounds"].as_u64().ok_or("append_bench says no rounds")?.try_into()?;
+    let measures = report["measures"].as_array().ok_or("append_bench says no measures")?;
+    measures.iter().map(|measure| append_measure(measure, runs)).collect()
+}
+
+fn append_measure(measure: &Value, runs: usize) -> Result<Measure, Failure> {
+    let missing = || format!("append_bench answered {measure}");
+    let figures = |side: &str| -> Option<Figures> {
+        let of = |field| number(measure.get(side), field);
+        Some(Figures { median: of("median")?, min: of("min")?, max: of("max")?, runs })
+    };
+    let name = crate::APPEND.into_iter().find(|name| measure["measure"] == *name).ok_or_else(missing)?;
+    let clients = measure["clients"].as_u64().ok_or_else(missing)?;
+    let events = if name == "P6" { "batches of 100" } else { "one event each" };
+    Ok(Measure {
+        name,
+        what: format!("append, {events}, {clients} client{}", if clients == 1 { "" } else { "s" }),
+        against: "pgbench".to_owned(),
+        unit: Unit::EventsPerSecond,
+        ours: figures("ours").ok_or_else(missing)?,
+        reference: figures("reference").ok_or_else(missing)?,
+        goal: measure["goal"].as_f64().map_or(Goal::RateReported, Goal::RateAtLeast),
+    })
+}
+
+fn number(object: Option<&Value>, field: &str) -> Option<f64> {
+    object?.get(field)?.as_f64()
+}
+
+/// Runs an example that was built beside this one; answers the JSON it prints.
+fn example(name: &str, arguments: &[&str]) -> Result<Value, Failure> {
+    let own = std::env::current_exe()?;
+    let path = own.parent().ok_or("this program lies nowhere")?.join(name);
+    let output = command(&path).args(arguments).stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+    if !output.status.success() {
+        return Err(format!("{name} failed: {}", output.status).into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Runs the engine's client to its end; answers how long that took in microseconds.
+pub(crate) fn docker_us(arguments: &[&str]) -> Result<f64, Failure> {
+    let began = Instant::now();
+    text("docker", arguments)?;
+    Ok(began.elapsed().as_secs_f64() * 1e6)
+}
+
+/// What a program prints.
+pub(crate) fn text(program: &str, arguments: &[&str]) -> Result<String, Failure> {
+    let output = command(Path::new(program)).args(arguments).stdin(Stdio::null()).output()?;
+    if !output.status.success() {
+        let error = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{program} {arguments:?} failed: {error}").into());
+    }
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark starts the programs that it compares")]
+fn command(program: &Path) -> Command {
+    Command::new(program)
+}
