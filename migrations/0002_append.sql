@@ -40,6 +40,9 @@ DECLARE
     changed    boolean[];
     late       int[];
     has_guards boolean := cardinality(g_request) > 0;
+    -- Events before the request in the arrays, and what makes a position of an event's index there.
+    before     int := 0;
+    shifts     bigint[];
     s          int;
     stored     record;
 BEGIN
@@ -66,6 +69,8 @@ BEGIN
         s := r_stream[r];
         firsts[r] := NULL;
         counts[r] := r_count[r];
+        shifts[r] := next - before - 1;
+        before := before + r_count[r];
         IF r_key[r] IS NOT NULL THEN
             SELECT k.digest, k.first_position, k.event_count INTO stored
               FROM log.request_keys AS k WHERE k.tenant = r_key_tenant[r] AND k.key = r_key[r];
@@ -112,14 +117,14 @@ BEGIN
     END IF;
 
     INSERT INTO log.events (position, stream_id, version, type_id, event_id, tenant, recorded_at, leaf, header)
-    SELECT base - 1 + row_number() OVER (ORDER BY u.i), ids[r_stream[u.request]], u.version, u.type_id, u.event_id,
+    SELECT shifts[u.request] + u.i, ids[r_stream[u.request]], u.version, u.type_id, u.event_id,
            u.tenant, u.recorded_at, u.leaf, u.header
       FROM unnest(e_request, e_version, e_type, e_event_id, e_tenant, e_recorded_at, e_leaf, e_header)
            WITH ORDINALITY AS u(request, version, type_id, event_id, tenant, recorded_at, leaf, header, i)
      WHERE statuses[u.request] = 0;
 
     INSERT INTO log.event_bodies (position, salt, body)
-    SELECT base - 1 + row_number() OVER (ORDER BY u.i), u.salt, u.body
+    SELECT shifts[u.request] + u.i, u.salt, u.body
       FROM unnest(e_request, e_salt, e_body) WITH ORDINALITY AS u(request, salt, body, i)
      WHERE statuses[u.request] = 0;
 
