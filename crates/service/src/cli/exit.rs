@@ -8,6 +8,7 @@
 //! | 69 | the service, the engine or the database does not answer; trying again may help |
 //! | 124 | `run`: the command was killed by its time limit |
 //! | 125 | `run`: the command has no result, for a reason that is not its own |
+//! | 130 | `run`: interrupted at the keyboard; the command was killed |
 //! | 137 | `run`: the command was killed for another reason |
 //!
 //! `run` answers the command's own exit code in every other case.
@@ -24,6 +25,8 @@ pub const UNAVAILABLE: u8 = 69;
 pub const TIMED_OUT: u8 = 124;
 /// `run`: no result.
 pub const NO_RESULT: u8 = 125;
+/// `run`: interrupted at the keyboard.
+pub const INTERRUPTED: u8 = 130;
 /// `run`: killed for another reason.
 pub const KILLED: u8 = 137;
 

@@ -1,6 +1,7 @@
 //! `leasehold run`: one command in a sandbox, its output as it comes, its exit code as ours.
 
 use std::io::Read as _;
+use std::sync::OnceLock;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -24,14 +25,20 @@ pub(super) async fn run(args: Run) -> Result<u8, Failure> {
         Some(lease_id) => (lease_id.to_string(), false),
         None => (acquire(&client, &args).await.map_err(no_result)?, true),
     };
+    let command_id = OnceLock::new();
     let ended = tokio::select! {
-        ended = execute(&client, &lease_id, &body) => ended,
-        _ = tokio::signal::ctrl_c() => Err(Failure { code: exit::KILLED, message: "interrupted".to_owned() }),
+        ended = execute(&client, &lease_id, &body, &command_id) => ended,
+        _ = tokio::signal::ctrl_c() => {
+            Err(Failure { code: exit::INTERRUPTED, message: "interrupted".to_owned() })
+        }
     };
+    if let (Err(_), Some(command_id)) = (&ended, command_id.get()) {
+        // Nobody reads its output any more; one that has ended already does not mind.
+        let kill = format!("/v1/commands/{command_id}/kill");
+        client.post(&kill, &json!({})).await.map_err(no_result)?;
+    }
     if ours {
-        // Ends the command as well, when it still runs.
-        let action = if ended.is_ok() { "release" } else { "revoke" };
-        client.post(&format!("/v1/leases/{lease_id}/{action}"), &json!({})).await.map_err(no_result)?;
+        client.post(&format!("/v1/leases/{lease_id}/release"), &json!({})).await.map_err(no_result)?;
     }
     ended.and_then(|command| verdict(&command))
 }
@@ -74,9 +81,15 @@ async fn acquire(client: &Client, args: &Run) -> Result<String, Failure> {
 }
 
 /// The command as it ended; its output has been written by then.
-async fn execute(client: &Client, lease_id: &str, body: &Value) -> Result<Value, Failure> {
+async fn execute(
+    client: &Client,
+    lease_id: &str,
+    body: &Value,
+    command_id: &OnceLock<String>,
+) -> Result<Value, Failure> {
     let command = client.post(&format!("/v1/leases/{lease_id}/commands"), body).await.map_err(no_result)?;
-    let path = format!("/v1/commands/{}/output", text(&command, "command_id")?);
+    let accepted = text(&command, "command_id")?;
+    let path = format!("/v1/commands/{}/output", command_id.get_or_init(|| accepted));
     let mut cursor = "0.0".to_owned();
     let mut broken = 0;
     loop {

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use event_log::EventLog;
 use events::EnvironmentId;
+use runtime_adapter::ports::ObservedObject;
 use tokio::sync::{Notify, watch};
 
 use crate::environments::Environments;
@@ -91,6 +92,8 @@ struct Memory {
     paused_until: HashMap<EnvironmentId, Instant>,
     /// When an object without an owner and without an age was first seen.
     strays: HashMap<String, Instant>,
+    /// Orphans that were removed, and whose removal is not on record yet.
+    unrecorded: Vec<ObservedObject>,
     /// Why the last pass did not get through.
     fault: Option<String>,
 }

@@ -22,6 +22,7 @@ impl Reconciler {
         if !self.owns() {
             return Err(ServiceError::Unavailable { reason_code: "node_not_owned" });
         }
+        self.record_removed().await?;
         let listed = self.parts.environments.ports().inventory.list().await?;
         // The head is read after the listing: whatever was listed had its intent on record before that.
         self.parts.reads.see_all().await?;
@@ -36,7 +37,10 @@ impl Reconciler {
                 continue;
             }
             match self.parts.environments.ports().inventory.remove(object).await {
-                Ok(()) => self.record_orphan(object).await?,
+                Ok(()) => {
+                    self.memory().unrecorded.push(object.clone());
+                    self.record_removed().await?;
+                }
                 Err(error) => {
                     tracing::warn!(name = object.name, error = %error, "an orphan could not be removed");
                 }
@@ -65,6 +69,15 @@ impl Reconciler {
         let now = Instant::now();
         let seen_at = *self.memory().strays.entry(object.name.clone()).or_insert(now);
         now.duration_since(seen_at) >= grace
+    }
+
+    /// Records removals, each once; one that the log does not take now is tried again by the next sweep.
+    async fn record_removed(&self) -> Result<(), ServiceError> {
+        loop {
+            let Some(object) = self.memory().unrecorded.first().cloned() else { return Ok(()) };
+            self.record_orphan(&object).await?;
+            self.memory().unrecorded.remove(0);
+        }
     }
 
     async fn record_orphan(&self, object: &ObservedObject) -> Result<(), ServiceError> {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use events::event::command::InterruptCause;
 use events::run::{EnvironmentPhase, LeaseEnd, LeaseEndCause, RunCommand};
 use events::{EnvironmentId, Timestamp};
-use projections::{CommandStatus, OpenEnvironment};
+use projections::OpenEnvironment;
 
 use super::Reconciler;
 use super::plan::{self, Local, Step};
@@ -165,25 +165,25 @@ impl Reconciler {
             let Some(open) = ours else { continue };
             let command_id = command.command_id;
             if self.parts.execution.is_active(command_id) {
-                if command.kill_requested.is_some() {
+                if command.kill_requested {
                     self.parts.execution.cancel(command_id, cancelled_by("client"));
                 }
                 continue;
             }
             let run = RunRef { tenant: command.tenant, run_id: command.run_id };
-            match (command.state, open.environment.state) {
+            match (command.started, open.environment.state) {
                 // Nobody sees it through: an outcome comes on record before its task ends, so there is none.
-                (CommandStatus::Running, _) => {
+                (true, _) => {
                     let lost = outcome::interrupted(command_id, InterruptCause::ServiceLost, true);
                     self.submit(run, &lost).await?;
                 }
-                (CommandStatus::Accepted, EnvironmentPhase::Ready) => {
+                (false, EnvironmentPhase::Ready) => {
                     if let Some(environment) = self.parts.environments.get(command.environment_id) {
                         self.parts.execution.resume(environment, command_id).await?;
                     }
                 }
                 // It can never start; its outcome comes before its environment goes.
-                (CommandStatus::Accepted, EnvironmentPhase::TearingDown | EnvironmentPhase::Failed) => {
+                (false, EnvironmentPhase::TearingDown | EnvironmentPhase::Failed) => {
                     let lost = outcome::interrupted(command_id, InterruptCause::ServiceLost, false);
                     self.submit(run, &lost).await?;
                 }
