@@ -29,6 +29,7 @@ mod tests;
 pub mod timeline;
 mod views;
 
+pub use commands::queries::OpenCommand;
 pub use commands::{CommandFilter, CommandResult, CommandRow, CommandStatus};
 pub use compare::{Checkpoint, Comparison, Difference, DifferenceKind, checkpoint, compare};
 pub use environments::{EnvironmentRow, OpenEnvironment};

@@ -3,6 +3,8 @@
 //! Total on purpose. History is never refused: an event about an object that the state does not know changes nothing, and an
 //! event that the rules would not produce today is applied as far as it makes sense.
 
+use std::collections::BTreeMap;
+
 use super::state::{
     CommandOutcome, CommandPhase, CommandState, EnvironmentPhase, EnvironmentState, LeasePhase, LeaseState,
     RunPhase, RunState,
@@ -172,9 +174,9 @@ impl RunState {
             && command.is_open()
         {
             command.phase = CommandPhase::Ended(outcome);
-            if let Some(stdin) = &mut command.accepted.stdin {
-                stdin.inline_base64 = None;
-            }
+            let accepted = &mut command.accepted;
+            (accepted.argv, accepted.env, accepted.stdin) = (Vec::new(), BTreeMap::new(), None);
+            accepted.cwd = String::new();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Reads of environments.
 
-use events::{EnvironmentId, LeaseId, NodeId, TenantId};
+use events::{EnvironmentId, NodeId, TenantId};
 
 use super::{EnvironmentRow, OpenEnvironment};
 use crate::error::ViewsError;
@@ -22,21 +22,6 @@ impl Views {
             .with("environment_id = ?", Some(environment_id.as_uuid()))
             .with("tenant = ?", tenant.map(TenantId::as_uuid));
         Ok(self.select(&conditions, "").await?.pop())
-    }
-
-    /// All environments of a lease, newest first.
-    ///
-    /// # Errors
-    /// As [`Views::environment`].
-    pub async fn environments_of(
-        &self,
-        tenant: Option<TenantId>,
-        lease_id: LeaseId,
-    ) -> Result<Vec<EnvironmentRow>, ViewsError> {
-        let conditions = Conditions::default()
-            .with("lease_id = ?", Some(lease_id.as_uuid()))
-            .with("tenant = ?", tenant.map(TenantId::as_uuid));
-        self.select(&conditions, "ORDER BY created_position DESC").await
     }
 
     /// Every environment that is not destroyed (on one node, or on any), with state and end of its lease, oldest first: what

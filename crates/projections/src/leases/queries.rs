@@ -79,15 +79,4 @@ impl Views {
             Conditions::default().fixed("state = 'live'").with("expires_at <= ?", Some(SqlTime(now)));
         self.select(&conditions, "ORDER BY expires_at, created_position").await
     }
-
-    /// When the next live lease ends; `None` when none is live. The reconciler sleeps until then.
-    ///
-    /// # Errors
-    /// As [`Views::lease`].
-    pub async fn next_lease_end(&self) -> Result<Option<Timestamp>, ViewsError> {
-        let sql = "SELECT min(expires_at) FROM views.leases WHERE state = 'live'";
-        let rows = self.query(sql, &Conditions::default()).await?;
-        let end: Option<SqlTime> = rows.first().and_then(|row| row.try_get(0).transpose()).transpose()?;
-        Ok(end.map(|time| time.0))
-    }
 }
