@@ -192,7 +192,8 @@ fn the_state_knows_who_started_a_command_and_forgets_its_input_at_the_end() {
     let story = story.does(exits(1, 0));
     let command = story.state.commands.values().next().expect("ended");
     assert!(!command.is_open());
-    assert!(command.accepted.stdin.as_ref().is_some_and(|stdin| stdin.inline_base64.is_none()));
+    let accepted = &command.accepted;
+    assert!(accepted.argv.is_empty() && accepted.env.is_empty() && accepted.stdin.is_none());
 }
 
 #[test]
