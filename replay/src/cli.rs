@@ -24,7 +24,7 @@ pub mod exit {
     pub const USAGE: u8 = 64;
 }
 
-const AFTER_HELP: &str = "Exit codes: 0 valid, 2 tampered, 3 unanchored, 4 unreadable or empty, 64 wrong usage.\n\
+const AFTER_HELP: &str = "Exit codes: 0 valid, 2 tampered, 4 unreadable or empty, 64 wrong usage.\n\
                           The tool never writes: its session is read-only.";
 
 /// Looks at a Leasehold log without trusting the service.
