@@ -10,6 +10,7 @@
 --   4 stale       the same for a request that expects nothing: chain it to the tip in the answer and call again
 --   5 clock       recorded_at is more than 5 s off this clock
 --
+-- A key counts for 24 hours, whether or not it has been pruned by then; an older one is written over.
 -- A tip is (version, leaf of that version); (0, 32 zero bytes) says that there is no such stream.
 
 SET LOCAL ROLE leasehold_owner;
@@ -73,7 +74,9 @@ BEGIN
         before := before + r_count[r];
         IF r_key[r] IS NOT NULL THEN
             SELECT k.digest, k.first_position, k.event_count INTO stored
-              FROM log.request_keys AS k WHERE k.tenant = r_key_tenant[r] AND k.key = r_key[r];
+              FROM log.request_keys AS k
+             WHERE k.tenant = r_key_tenant[r] AND k.key = r_key[r]
+               AND k.created_at >= database_time - interval '24 hours';
             IF FOUND THEN
                 statuses[r] := CASE WHEN stored.digest = r_key_digest[r] THEN 1 ELSE 2 END;
                 firsts[r] := stored.first_position;
@@ -102,7 +105,10 @@ BEGIN
             IF r_key[r] IS NOT NULL THEN
                 INSERT INTO log.request_keys (tenant, key, digest, stream, first_position, event_count, created_at)
                 VALUES (r_key_tenant[r], r_key[r], r_key_digest[r], s_category[s] || '/' || s_key[s],
-                        firsts[r], r_count[r], database_time);
+                        firsts[r], r_count[r], database_time)
+                ON CONFLICT (tenant, key) DO UPDATE SET
+                    digest = excluded.digest, stream = excluded.stream, first_position = excluded.first_position,
+                    event_count = excluded.event_count, created_at = excluded.created_at;
             END IF;
         END IF;
         tip_versions[r] := versions[s];
@@ -164,7 +170,8 @@ BEGIN
     status := 0;
     IF r_key IS NOT NULL THEN
         SELECT k.digest, k.first_position, k.event_count INTO stored
-          FROM log.request_keys AS k WHERE k.tenant = r_key_tenant AND k.key = r_key;
+          FROM log.request_keys AS k
+         WHERE k.tenant = r_key_tenant AND k.key = r_key AND k.created_at >= database_time - interval '24 hours';
         IF FOUND THEN
             status := CASE WHEN stored.digest = r_key_digest THEN 1 ELSE 2 END;
             first := stored.first_position;
@@ -205,7 +212,10 @@ BEGIN
     INSERT INTO log.event_bodies (position, salt, body) VALUES (base, e_salt, e_body);
     IF r_key IS NOT NULL THEN
         INSERT INTO log.request_keys (tenant, key, digest, stream, first_position, event_count, created_at)
-        VALUES (r_key_tenant, r_key, r_key_digest, r_category || '/' || r_stream_key, base, 1, database_time);
+        VALUES (r_key_tenant, r_key, r_key_digest, r_category || '/' || r_stream_key, base, 1, database_time)
+        ON CONFLICT (tenant, key) DO UPDATE SET
+            digest = excluded.digest, stream = excluded.stream, first_position = excluded.first_position,
+            event_count = excluded.event_count, created_at = excluded.created_at;
     END IF;
 END
 $$;

@@ -59,10 +59,22 @@ impl LogError {
 
 impl From<tokio_postgres::Error> for LogError {
     fn from(error: tokio_postgres::Error) -> Self {
-        match Fault::of(&error) {
-            Fault::Refused => Self::Refused(error.into()),
-            Fault::Lost | Fault::Transient => Self::Unavailable(error.into()),
+        let fault = Fault::of(&error);
+        // The server's DETAIL can quote rows: only its code and message may reach a log line.
+        let cause = match error.as_db_error() {
+            Some(db) => format!("{}: {}", db.code().code(), db.message()).into(),
+            None => error.into(),
+        };
+        match fault {
+            Fault::Refused => Self::Refused(cause),
+            Fault::Lost | Fault::Transient => Self::Unavailable(cause),
         }
+    }
+}
+
+impl From<tokio::time::error::Elapsed> for LogError {
+    fn from(elapsed: tokio::time::error::Elapsed) -> Self {
+        Self::Unavailable(elapsed.into())
     }
 }
 

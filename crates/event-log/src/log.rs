@@ -23,6 +23,9 @@ use crate::{instance, supervise, tail};
 /// The form of events that this program reads; compared with `log_meta.min_reader`.
 const READER_VERSION: i32 = 1;
 
+/// Bound of a read as the caller sees it; the server's own limit is shorter.
+const READ_LIMIT: Duration = Duration::from_secs(35);
+
 /// How to open a log.
 #[derive(Clone, Debug)]
 pub struct LogConfig {
@@ -49,6 +52,8 @@ pub struct LogStatus {
     pub silent_for: Duration,
     /// Whether signals of other processes arrive; without them their appends are seen by the poll.
     pub listening: bool,
+    /// Whether the appender is there; a process without one must be replaced.
+    pub appending: bool,
 }
 
 /// The log of one database. Clones share its tasks; they end when the last clone is dropped, after the queue is empty.
@@ -163,7 +168,7 @@ impl EventLog {
     /// # Errors
     /// When the database does not answer.
     pub async fn find_key(&self, tenant: TenantId, key: &str) -> Result<Option<StoredKey>, LogError> {
-        read::find_key(&**self.inner.pool.get().await?, tenant, key).await
+        self.read(async |client| read::find_key(client, tenant, key).await).await
     }
 
     /// Events of one stream from version `from` (1 is the first) on, at most `limit`, in order. A page may be shorter than
@@ -178,7 +183,7 @@ impl EventLog {
         from: Version,
         limit: usize,
     ) -> Result<Vec<Recorded>, LogError> {
-        read::read_stream(&**self.inner.pool.get().await?, stream, from, limit).await
+        self.read(async |client| read::read_stream(client, stream, from, limit).await).await
     }
 
     /// Events of all streams from position `from` on, at most `limit`, in order and without a gap. A page may be shorter than
@@ -188,7 +193,7 @@ impl EventLog {
     /// When the database does not answer, or the first event asked for cannot be read or is missing; a later fault ends the
     /// page before it.
     pub async fn read_all(&self, from: Position, limit: usize) -> Result<Vec<Recorded>, LogError> {
-        read::read_all(&**self.inner.pool.get().await?, from, limit).await
+        self.read(async |client| read::read_all(client, from, limit).await).await
     }
 
     /// The events at these positions (at most 4,096), in ascending order. A page may be shorter when its events are large; it
@@ -197,7 +202,7 @@ impl EventLog {
     /// # Errors
     /// When the database does not answer or an event cannot be read.
     pub async fn read_positions(&self, positions: &[Position]) -> Result<Vec<Recorded>, LogError> {
-        read::read_positions(&**self.inner.pool.get().await?, positions).await
+        self.read(async |client| read::read_positions(client, positions).await).await
     }
 
     /// Where a stream ends; `None` when it does not exist.
@@ -205,7 +210,7 @@ impl EventLog {
     /// # Errors
     /// When the database does not answer.
     pub async fn stream_tip(&self, stream: &StreamName) -> Result<Option<Tip>, LogError> {
-        read::stream_tip(&**self.inner.pool.get().await?, stream).await
+        self.read(async |client| read::stream_tip(client, stream).await).await
     }
 
     /// The position that the next event will get, read from the database now.
@@ -213,7 +218,7 @@ impl EventLog {
     /// # Errors
     /// When the database does not answer.
     pub async fn head(&self) -> Result<Position, LogError> {
-        tail::read_head(&self.inner.pool, &self.inner.clock).await
+        tokio::time::timeout(READ_LIMIT, tail::read_head(&self.inner.pool, &self.inner.clock)).await?
     }
 
     /// The next position as far as this process knows; changes whenever the log is seen to have grown.
@@ -227,7 +232,7 @@ impl EventLog {
     /// # Errors
     /// When the database does not answer.
     pub async fn instance_alive(&self, instance_id: InstanceId) -> Result<bool, LogError> {
-        instance::is_held(&**self.inner.pool.get().await?, instance_id).await
+        self.read(async |client| instance::is_held(client, instance_id).await).await
     }
 
     /// Forgets idempotency keys older than 24 hours; answers how many.
@@ -235,8 +240,20 @@ impl EventLog {
     /// # Errors
     /// When the database does not answer.
     pub async fn prune_request_keys(&self) -> Result<u64, LogError> {
-        let row = self.inner.pool.get().await?.query_one("SELECT log.prune_request_keys()", &[]).await?;
-        Ok(row.try_get::<_, i64>(0)?.unsigned_abs())
+        self.read(async |client| {
+            let row = client.query_one("SELECT log.prune_request_keys()", &[]).await?;
+            Ok(row.try_get::<_, i64>(0)?.unsigned_abs())
+        })
+        .await
+    }
+
+    /// One use of a pooled session, bounded also when the server has vanished without a word.
+    async fn read<T>(
+        &self,
+        work: impl AsyncFnOnce(&tokio_postgres::Client) -> Result<T, LogError>,
+    ) -> Result<T, LogError> {
+        let client = self.inner.pool.get().await?;
+        tokio::time::timeout(READ_LIMIT, work(&client)).await?
     }
 
     /// How well this process is connected.
@@ -245,6 +262,7 @@ impl EventLog {
         LogStatus {
             silent_for: self.inner.clock.age(),
             listening: self.inner.listening.load(Ordering::Relaxed),
+            appending: self.inner.appender.is_running(),
         }
     }
 }

@@ -27,6 +27,10 @@ use crate::error::{AppendError, Fault};
 /// How often a request is chained anew before its caller is told of the conflict, and how often one is tried again after a
 /// passing fault of the database.
 const TRIES_MAX: u8 = 8;
+/// A call that took longer does not set the clock; the poll does.
+const CLOCK_READ_MAX: Duration = Duration::from_millis(100);
+/// Pause before a batch is tried again after a passing fault: doubled with each try.
+const FAULT_PAUSE: Duration = Duration::from_millis(5);
 /// Longest time that callers get to come back, and the part of the last call's time that it may be.
 const GATHER_MAX: Duration = Duration::from_millis(1);
 const GATHER_PART: u32 = 8;
@@ -53,6 +57,11 @@ pub(crate) struct AppenderHandle {
 }
 
 impl AppenderHandle {
+    /// Whether the task is there. It ends only with its handles, or by a fault of ours.
+    pub(crate) fn is_running(&self) -> bool {
+        !self.queue.is_closed()
+    }
+
     /// Queues a request and waits for its answer. Once queued, dropping the future changes nothing.
     pub(crate) async fn append(&self, request: Prepared) -> Result<Appended, AppendError> {
         let (reply, answer) = oneshot::channel();
@@ -164,13 +173,20 @@ impl Appender {
         let mut chained = Vec::new();
         match self.attempt(&batch, &mut chained).await {
             Ok((answers, database_time)) => {
-                self.clock.observe(database_time, Instant::now());
+                // The time was read before the commit: an answer that came late says little about now.
+                if self.last_call.1 < CLOCK_READ_MAX {
+                    self.clock.observe(database_time, Instant::now());
+                }
                 self.settle(batch, &chained, answers).await;
             }
             Err(Failure::Lost) => self.recover(batch, &chained).await,
             Err(Failure::Database(error)) => match Fault::of(&error) {
                 Fault::Lost => self.recover(batch, &chained).await,
-                Fault::Transient => self.try_again(batch),
+                Fault::Transient => {
+                    let tries = batch.iter().map(|job| job.tries).max().unwrap_or(0);
+                    tokio::time::sleep(FAULT_PAUSE * (1 << tries.min(TRIES_MAX))).await;
+                    self.try_again(batch);
+                }
                 Fault::Refused if is_missing_partition(&error) && self.ensure_partitions().await => {
                     self.try_again(batch);
                 }

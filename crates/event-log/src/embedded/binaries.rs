@@ -4,10 +4,27 @@ use std::path::{Path, PathBuf};
 
 use super::EmbeddedError;
 
+/// A server version that is installed here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Installed {
+    /// Its major version.
+    pub major: u32,
+    /// Where its programs are.
+    pub bin_dir: PathBuf,
+}
+
+/// The server that a new cluster would be made with.
+///
+/// # Errors
+/// When none is installed.
+pub fn installed() -> Result<Installed, EmbeddedError> {
+    Binaries::locate(None).map(|binaries| binaries.installed)
+}
+
 /// The programs of one installed server version.
 #[derive(Clone, Debug)]
 pub(crate) struct Binaries {
-    dir: PathBuf,
+    installed: Installed,
 }
 
 /// Oldest major version the log's SQL is written for.
@@ -28,14 +45,14 @@ impl Binaries {
         });
         found.sort();
         match found.pop() {
-            Some((_, dir)) => Ok(Self { dir }),
+            Some((major, bin_dir)) => Ok(Self { installed: Installed { major, bin_dir } }),
             None => Err(EmbeddedError::NotInstalled { major }),
         }
     }
 
     /// Path of one program.
     pub(crate) fn program(&self, name: &str) -> PathBuf {
-        self.dir.join(name)
+        self.installed.bin_dir.join(name)
     }
 }
 

@@ -17,10 +17,12 @@ mod error;
 mod settings;
 
 use std::fs::{File, TryLockError};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+pub use binaries::{Installed, installed};
 #[cfg(any(test, feature = "test-support"))]
 pub(crate) use cluster::{ADMINISTRATOR, connect};
 pub use error::EmbeddedError;
@@ -70,34 +72,10 @@ impl EmbeddedPostgres {
         Ok(Self { cluster, urls, running: true, _lock: lock })
     }
 
-    /// Connection strings by role.
+    /// Connection strings by role; also reached without this call.
     #[must_use]
     pub const fn urls(&self) -> &DatabaseUrls {
         &self.urls
-    }
-
-    /// The role that runs migrations.
-    #[must_use]
-    pub fn migrate_url(&self) -> String {
-        self.urls.migrate_url()
-    }
-
-    /// The role that appends and reads.
-    #[must_use]
-    pub fn append_url(&self) -> String {
-        self.urls.append_url()
-    }
-
-    /// The role that owns the read models.
-    #[must_use]
-    pub fn project_url(&self) -> String {
-        self.urls.project_url()
-    }
-
-    /// The role that only reads.
-    #[must_use]
-    pub fn audit_url(&self) -> String {
-        self.urls.audit_url()
     }
 
     /// Stops the server: open sessions are ended, data is flushed, at most 30 s; then it is stopped hard (it recovers from its
@@ -125,6 +103,14 @@ impl EmbeddedPostgres {
     pub(crate) fn detach(mut self) -> Option<u32> {
         self.running = false;
         cluster::live_postmaster(self.cluster.data())
+    }
+}
+
+impl Deref for EmbeddedPostgres {
+    type Target = DatabaseUrls;
+
+    fn deref(&self) -> &DatabaseUrls {
+        &self.urls
     }
 }
 

@@ -12,6 +12,7 @@
 
 mod server;
 
+use std::ops::Deref;
 use std::sync::mpsc;
 
 use tokio_postgres::Client;
@@ -66,34 +67,10 @@ async fn create(template: &str) -> Result<TestDatabase, Failure> {
 }
 
 impl TestDatabase {
-    /// Connection strings by role.
+    /// Connection strings by role; also reached without this call.
     #[must_use]
     pub const fn urls(&self) -> &DatabaseUrls {
         &self.urls
-    }
-
-    /// The role that runs migrations.
-    #[must_use]
-    pub fn migrate_url(&self) -> String {
-        self.urls.migrate_url()
-    }
-
-    /// The role that appends and reads.
-    #[must_use]
-    pub fn append_url(&self) -> String {
-        self.urls.append_url()
-    }
-
-    /// The role that owns the read models.
-    #[must_use]
-    pub fn project_url(&self) -> String {
-        self.urls.project_url()
-    }
-
-    /// The role that only reads.
-    #[must_use]
-    pub fn audit_url(&self) -> String {
-        self.urls.audit_url()
     }
 
     /// The server's administrator, for faults that no role may cause.
@@ -128,6 +105,14 @@ pub async fn empty_database() -> TestDatabase {
         Ok(database) => database,
         #[expect(clippy::panic, reason = "test support: there is nobody to report to")]
         Err(error) => panic!("no test database: {error:#?}"),
+    }
+}
+
+impl Deref for TestDatabase {
+    type Target = DatabaseUrls;
+
+    fn deref(&self) -> &DatabaseUrls {
+        &self.urls
     }
 }
 

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use event_log::embedded::{EmbeddedError, EmbeddedPostgres, find_running};
+use event_log::embedded::{EmbeddedError, EmbeddedPostgres, find_running, installed};
 use event_log::testing::test_database;
 use tokio_postgres::NoTls;
 
@@ -45,6 +45,11 @@ async fn serves_every_role_but_no_tcp_and_survives_a_restart() {
     assert_eq!(query(&server.append_url(), "SHOW listen_addresses").await, "");
     assert_eq!(query(&server.append_url(), "SHOW fsync").await, "on");
     let log_id = query(&server.append_url(), "SELECT log_id::text FROM log.log_meta").await;
+
+    let installed = installed().unwrap();
+    assert!(installed.bin_dir.join("postgres").is_file());
+    let version = query(&server.append_url(), "SHOW server_version_num").await;
+    assert_eq!(version.parse::<u32>().unwrap() / 10_000, installed.major);
 
     let second = EmbeddedPostgres::start(dir.path()).await.unwrap_err();
     assert!(matches!(second, EmbeddedError::InUse { .. }), "{second}");

@@ -1,7 +1,7 @@
 //! Instance locks, idempotency keys that age, migrations by two starters, logs that only a newer version reads.
 
 use event_log::testing::empty_database;
-use event_log::{AppendRequest, EventLog, Expected, InstanceLock, LogConfig, LogError, RequestKey};
+use event_log::{AppendRequest, Appended, EventLog, Expected, InstanceLock, LogConfig, LogError, RequestKey};
 use events::{InstanceId, Position, TenantId};
 use uuid::Uuid;
 
@@ -47,10 +47,23 @@ async fn keys_are_forgotten_after_a_day() {
     let age = "UPDATE log.request_keys SET created_at = created_at - interval '25 hours' WHERE key = 'old'";
     assert_eq!(admin.execute(age, &[]).await.unwrap(), 1);
     assert!(log.find_key(tenant, "old").await.unwrap().is_none());
+    // Forgotten for the append too, before anything is pruned: alone and in a batch.
+    for events in [1, 2] {
+        assert_eq!(admin.execute(age, &[]).await.unwrap(), 1);
+        let key = RequestKey { tenant, key: "old".to_owned(), digest: [2; 32] };
+        let mut asked = AppendRequest { key: Some(key), ..request(log, &run_stream(1), Expected::Any) };
+        asked.events = vec![asked.events[0].clone(); events];
+        let first = log.append(asked.clone()).await.unwrap();
+        assert!(!first.duplicate);
+        assert_eq!(log.append(asked).await.unwrap(), Appended { duplicate: true, ..first });
+        let stored = log.find_key(tenant, "old").await.unwrap().unwrap();
+        assert_eq!((stored.digest, stored.first_position), ([2; 32], first.first_position));
+    }
+    assert_eq!(admin.execute(age, &[]).await.unwrap(), 1);
     assert_eq!(log.prune_request_keys().await.unwrap(), 1);
     assert_eq!(log.prune_request_keys().await.unwrap(), 0);
     assert!(log.find_key(tenant, "new").await.unwrap().is_some());
-    assert_eq!(log.head().await.unwrap(), Position(2));
+    assert_eq!(log.head().await.unwrap(), Position(5));
 }
 
 #[tokio::test]
