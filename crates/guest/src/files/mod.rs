@@ -8,9 +8,11 @@
 //! server    frames in, one thread per request        reply     frames out, credit, cancel
 //! workspace paths to descriptors                     private   .leasehold/: nonce, unfinished writes, removals
 //! walk      one pass over a hostile tree             snapshot  baseline, differences, usage
+//! content   digests, within a walk's budget
 //! read, write, list, remove                          one request each
 //! ```
 
+mod content;
 mod failure;
 mod list;
 mod metadata;

@@ -12,6 +12,7 @@ use guest::protocol::{CREDIT_WINDOW_BYTES, Decoder, HEARTBEAT_INTERVAL_MS, Hello
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use super::content::Budget;
 use super::failure::Failure;
 use super::list::{self, Page};
 use super::private::Private;
@@ -22,8 +23,16 @@ use super::snapshot::{Snapshot, measure};
 use super::workspace::{Owner, Workspace};
 use super::write;
 
-/// Most requests at once; one more fails with Io and EAGAIN.
-const MAX_REQUESTS: usize = 64;
+/// Most requests of the API's users at once; one more fails with Io and EAGAIN.
+const MAX_ORDINARY_REQUESTS: usize = 48;
+
+/// Most requests at once of those that take over the workspace or end a command: slow transfers never refuse
+/// them. Both together stay within the container's process limit.
+const MAX_VITAL_REQUESTS: usize = 8;
+
+/// How often a thread is asked for, and the pause between: threads that are just ending still count.
+const THREAD_TRIES: u32 = 10;
+const THREAD_PAUSE: Duration = Duration::from_millis(10);
 
 /// Stack of a request's thread, in bytes: nothing here recurses.
 const STACK_BYTES: usize = 256 * 1024;
@@ -56,6 +65,7 @@ impl Ready {
 }
 
 struct Mailbox {
+    is_vital: bool,
     sender: Sender<Message>,
     write_credit: Arc<AtomicU32>,
 }
@@ -192,27 +202,60 @@ impl Server {
             Conversation::new(id, Arc::clone(&self.output), inbox, Arc::clone(&write_credit));
         let mut mailboxes = self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner);
         let refused = Response::Error { id, code: FilesErrorCode::Io, errno: Errno::AGAIN.raw_os_error() };
-        if mailboxes.len() >= MAX_REQUESTS {
+        let is_vital = is_vital(&request);
+        let alike = mailboxes.values().filter(|mailbox| mailbox.is_vital == is_vital).count();
+        if alike >= if is_vital { MAX_VITAL_REQUESTS } else { MAX_ORDINARY_REQUESTS } {
             drop(mailboxes);
             self.output.send(&[refused]);
             return Ok(());
         }
-        mailboxes.insert(id, Mailbox { sender, write_credit });
+        mailboxes.insert(id, Mailbox { is_vital, sender, write_credit });
         drop(mailboxes);
         let (service, registry) = (Arc::clone(&self.service), Arc::clone(&self.mailboxes));
-        let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
+        let is_started = run_in_thread(Box::new(move || {
             let answer = service
                 .answer(request, &mut conversation)
                 .unwrap_or_else(|failure| Response::Error { id, code: failure.code, errno: failure.errno });
             registry.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
             conversation.send(answer);
-        });
-        if thread.is_err() {
+        }));
+        if !is_started {
             self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
             self.output.send(&[refused]);
         }
         Ok(())
     }
+}
+
+/// What must not wait for slow transfers to end.
+fn is_vital(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::Init { .. } | Request::Adopt { .. } | Request::CheckNonce { .. } | Request::Diff { .. }
+    )
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// False when there is no thread to be had.
+fn run_in_thread(job: Job) -> bool {
+    for attempt in 0..THREAD_TRIES {
+        if attempt > 0 {
+            std::thread::sleep(THREAD_PAUSE);
+        }
+        // A failed attempt consumes what it was given: the job follows once there is a thread.
+        let (sender, jobs) = channel::<Job>();
+        let builder = std::thread::Builder::new().stack_size(STACK_BYTES);
+        let thread = builder.spawn(move || {
+            if let Ok(job) = jobs.recv() {
+                job();
+            }
+        });
+        if thread.is_ok() {
+            return sender.send(job).is_ok();
+        }
+    }
+    false
 }
 
 struct Service {
@@ -298,7 +341,9 @@ impl Service {
         }
         let ready = self.ready.get_or_init(|| Ready { owner, private, nonce, snapshot: Mutex::default() });
         cancellable(conversation, |cancelled| {
-            Ok(ready.snapshot().update(&self.workspace, 0, cancelled)?.usage)
+            let mut snapshot = ready.snapshot();
+            let mut budget = Budget::of_a_walk();
+            Ok(snapshot.update(&self.workspace, 0, &mut budget, cancelled)?.usage)
         })
     }
 
@@ -313,7 +358,9 @@ impl Service {
         ready.private.check_nonce(&ready.nonce)?;
         let id = conversation.id;
         let difference = cancellable(conversation, |cancelled| {
-            ready.snapshot().update(&self.workspace, max_changes as usize, cancelled)
+            let mut snapshot = ready.snapshot();
+            let mut budget = Budget::of_a_walk();
+            snapshot.update(&self.workspace, max_changes as usize, &mut budget, cancelled)
         })?;
         let total_changes = difference.total_changes;
         let mut path_bytes_left = max_path_bytes as usize;

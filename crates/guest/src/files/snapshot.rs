@@ -1,17 +1,17 @@
 //! What the workspace held when it was last looked at, and what changed since.
 //!
 //! Files, symbolic links and special files are remembered, with a content digest; directories are only
-//! measured. A digest is computed anew only when size, mtime, ctime or inode differ.
+//! measured. A digest is computed anew only when size, mtime, ctime or inode differ, and only within the walk's
+//! budget: a file beyond it is remembered, and reported, without one.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 
 use guest::protocol::MAX_PATH_BYTES;
 use guest::protocol::files::{Change, ChangeKind, ChangedPath, EntryKind, FilesErrorCode, Usage};
-use rustix::fs::{Stat, readlinkat};
-use rustix::io::Errno;
-use sha2::{Digest, Sha256};
+use rustix::fs::Stat;
 
+use super::content::{Budget, content_digest, digest_of};
 use super::failure::Failure;
 use super::metadata::{Stamp, kind, size_bytes};
 use super::walk::{Below, Found, walk};
@@ -21,9 +21,6 @@ use super::workspace::Workspace;
 const MAX_RECORDS: usize = 1_100_000;
 const MAX_KEY_BYTES: usize = 96 << 20;
 
-/// How much of a file is read at once.
-const HASH_BUFFER_BYTES: usize = 128 * 1024;
-
 /// A path, or for one that is too long to be addressed, NUL, its digest and its length: no path holds NUL.
 type Key = Box<[u8]>;
 
@@ -31,7 +28,7 @@ type Key = Box<[u8]>;
 struct Record {
     kind: EntryKind,
     stamp: Stamp,
-    /// Of the content, or of a link's target. `None`: could not be read unchanged.
+    /// Of the content, or of a link's target. `None`: could not be read unchanged, or not within the budget.
     sha256: Option<[u8; 32]>,
     /// Number of the walk that saw it last.
     seen: u64,
@@ -61,6 +58,7 @@ impl Snapshot {
         &mut self,
         workspace: &Workspace,
         max_changes: usize,
+        budget: &mut Budget,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Difference, Failure> {
         self.walks += 1;
@@ -71,11 +69,12 @@ impl Snapshot {
             if cancelled() {
                 return Err(FilesErrorCode::Cancelled.into());
             }
+            budget.check_walk()?;
             meter.add(&found.stat);
             if kind(&found.stat) == EntryKind::Directory {
                 return Ok(Below::Enter);
             }
-            if let Some((key, record)) = self.look(workspace, found, &mut first)? {
+            if let Some((key, record)) = self.look(workspace, found, &mut first, budget, cancelled)? {
                 modified.push((key, record));
             }
             Ok(Below::Skip)
@@ -97,6 +96,8 @@ impl Snapshot {
         workspace: &Workspace,
         found: &Found<'_>,
         first: &mut First,
+        budget: &mut Budget,
+        cancelled: &dyn Fn() -> bool,
     ) -> Result<Option<(Key, Record)>, Failure> {
         let (kind, stamp, seen) = (kind(&found.stat), Stamp::of(&found.stat), self.walks);
         let key = key_of(found.path);
@@ -109,11 +110,15 @@ impl Snapshot {
             Some(old) => old.born,
             None => seen,
         };
-        let sha256 = match content_digest(workspace, found, kind) {
+        let sha256 = match content_digest(workspace, found, kind, budget, cancelled) {
             Ok(sha256) => sha256,
-            // It vanished between its status and its opening, or became something else: not there.
-            Err(failure) if failure.code != FilesErrorCode::Io => return Ok(None),
-            Err(failure) => return Err(failure),
+            Err(failure) => match failure.code {
+                FilesErrorCode::Cancelled => return Err(failure),
+                // It cannot be read: it is there none the less.
+                FilesErrorCode::Io => None,
+                // It vanished between its status and its opening, or became something else: not there.
+                _ => return Ok(None),
+            },
         };
         let record = Record { kind, stamp, sha256, seen, born };
         if born != seen {
@@ -286,46 +291,4 @@ fn is_same_content(old: &Record, new: &Record) -> bool {
                 old.sha256.is_some() && old.sha256 == new.sha256
             }
         }
-}
-
-/// Digest of a file's content or a link's target. `None` when the file changed while it was read; its next
-/// status differs then, so the next walk looks again.
-fn content_digest(
-    workspace: &Workspace,
-    found: &Found<'_>,
-    kind: EntryKind,
-) -> Result<Option<[u8; 32]>, Failure> {
-    match kind {
-        EntryKind::File => {
-            let (file, stat) = workspace.regular(found.parent, found.name.to_bytes())?;
-            let mut hasher = Sha256::new();
-            let mut buffer =
-                vec![0; usize::try_from(size_bytes(&stat)).unwrap_or(usize::MAX).min(HASH_BUFFER_BYTES)];
-            // Never more than it had: a file that grows faster than it is read has changed anyway.
-            let mut left = size_bytes(&stat);
-            while left > 0 {
-                let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
-                match rustix::io::read(&file, &mut buffer[..wanted]) {
-                    Ok(0) => break,
-                    Ok(length) => {
-                        hasher.update(&buffer[..length]);
-                        left -= length as u64;
-                    }
-                    Err(Errno::INTR) => {}
-                    Err(errno) => return Err(errno.into()),
-                }
-            }
-            let is_unchanged = Stamp::of(&stat) == Stamp::of(&found.stat)
-                && Stamp::of(&rustix::fs::fstat(&file)?) == Stamp::of(&stat);
-            Ok(is_unchanged.then(|| hasher.finalize().into()))
-        }
-        EntryKind::Symlink => {
-            Ok(Some(digest_of(readlinkat(found.parent, found.name, Vec::new())?.as_bytes())))
-        }
-        EntryKind::Other | EntryKind::Directory => Ok(None),
-    }
-}
-
-fn digest_of(bytes: &[u8]) -> [u8; 32] {
-    Sha256::digest(bytes).into()
 }

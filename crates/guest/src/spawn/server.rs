@@ -55,7 +55,8 @@ pub(super) struct Server {
     commands: BTreeMap<u32, Command>,
     greeted: bool,
     last_stream: u32,
-    last_sample: Counters,
+    /// What the host knows: the counters of the last `Counters` frame, zero before the first.
+    told: Counters,
     next_sample: Instant,
     /// When the last frame came; set by the first `Ping`.
     heard: Option<Instant>,
@@ -67,7 +68,6 @@ impl Server {
         let mut writer = Writer::default();
         let pid = getpid().as_raw_nonzero().get().unsigned_abs();
         writer.control(&ToHost::Hello(Hello::guest(pid, counter_files.source(), false)));
-        let last_sample = counter_files.sample();
         Self {
             workspace,
             children,
@@ -77,7 +77,7 @@ impl Server {
             commands: BTreeMap::new(),
             greeted: false,
             last_stream: 0,
-            last_sample,
+            told: Counters::default(),
             next_sample: Instant::now(),
             heard: None,
         }
@@ -154,7 +154,7 @@ impl Server {
             }
         }
         let now = Instant::now();
-        let sample = (!self.commands.is_empty()).then_some(self.next_sample);
+        let sample = self.is_any_running().then_some(self.next_sample);
         let silence = Duration::from_millis(HEARTBEAT_INTERVAL_MS * MISSED_HEARTBEATS);
         let due = [sample, self.heard.map(|heard| heard + silence)].into_iter().flatten().min();
         let timeout = due.map(|due| timespec(due.saturating_duration_since(now)));
@@ -246,13 +246,15 @@ impl Server {
             Err((Errno::AGAIN, "too many commands at once"))
         } else {
             let before = self.counter_files.sample();
+            // What a finished command caused is no news to the next one: it goes ahead of `Started`.
+            self.tell(before);
             let others = &mut self.commands;
             start::start(stream, command, &self.workspace, before, || others.clear())
                 .map_err(|errno| (errno, "no process or descriptor left to start the program"))
         };
         match result {
             Ok(command) => {
-                if self.commands.is_empty() {
+                if !self.is_any_running() {
                     self.next_sample = Instant::now() + Duration::from_millis(COUNTER_INTERVAL_MS);
                 }
                 self.commands.insert(stream, command);
@@ -335,17 +337,24 @@ impl Server {
     }
 
     fn sample_if_due(&mut self) {
-        if self.commands.is_empty() || Instant::now() < self.next_sample {
+        if !self.is_any_running() || Instant::now() < self.next_sample {
             return;
         }
         self.next_sample = Instant::now() + Duration::from_millis(COUNTER_INTERVAL_MS);
-        let sample = self.counter_files.sample();
-        let rose = sample.oom_kills > self.last_sample.oom_kills
-            || sample.refused_forks > self.last_sample.refused_forks;
-        if rose {
+        self.tell(self.counter_files.sample());
+    }
+
+    /// Reports a sample in which something rose since the last report.
+    fn tell(&mut self, sample: Counters) {
+        if sample.oom_kills > self.told.oom_kills || sample.refused_forks > self.told.refused_forks {
+            self.told = sample;
             self.writer.control(&ToHost::Counters(sample));
         }
-        self.last_sample = sample;
+    }
+
+    /// False when every command left only hands over its last output: nothing rises because of those.
+    fn is_any_running(&self) -> bool {
+        self.commands.values().any(|command| command.link.is_some())
     }
 }
 

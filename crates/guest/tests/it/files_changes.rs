@@ -2,8 +2,9 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::time::{Duration, Instant};
 
-use guest::protocol::files::{Change, ChangeKind, ChangedPath, EntryKind, Request, Response};
+use guest::protocol::files::{Change, ChangeKind, ChangedPath, EntryKind, Request, Response, WALK_MAX_MS};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use sha2::{Digest, Sha256};
 
@@ -223,4 +224,24 @@ fn a_cancelled_diff_moves_nothing() {
     let diff = files.diff();
     assert_eq!(diff.total_changes, 3_001);
     assert!(diff.changes.contains(&change(b"a-kept", ChangeKind::Modified, Some(b"changed"))));
+}
+
+#[test]
+fn huge_sparse_files_do_not_stall_a_walk() {
+    let mut files = Files::open();
+    let size_bytes = 4 << 30;
+    for index in 0..1000 {
+        let file = std::fs::File::create(files.at(&format!("f{index:03}"))).unwrap();
+        file.set_len(size_bytes).unwrap();
+    }
+    std::fs::write(files.at("small"), "content").unwrap();
+    let started = Instant::now();
+    let diff = files.diff_bounded(2000, 128 * 1024);
+    assert!(started.elapsed() < Duration::from_millis(WALK_MAX_MS), "4 TB were not read");
+    assert_eq!((diff.total_changes, diff.truncated), (1001, false), "each is told");
+    let (small, large) = diff.changes.split_last().unwrap();
+    assert!(large.iter().all(|change| change.size_bytes == size_bytes && change.sha256.is_none()));
+    assert_eq!(*small, change(b"small", ChangeKind::Created, Some(b"content")));
+    let mut files = files.reopen_adopted();
+    assert_eq!(files.diff().changes, []);
 }

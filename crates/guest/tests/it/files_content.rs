@@ -4,9 +4,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 
-use guest::protocol::MAX_DATA_BYTES;
 use guest::protocol::files::{EntryKind, FilesErrorCode as Code, Request, Response};
+use guest::protocol::{CREDIT_WINDOW_BYTES, MAX_DATA_BYTES};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
 use crate::files_host::{Files, NONCE, OWNER};
@@ -296,6 +297,46 @@ fn a_stalled_read_stops_nobody_else_and_can_be_cancelled() {
     files.send(&Request::Cancel { id });
     let answer = files.finish(id).1;
     assert!(matches!(answer, Response::Error { code: Code::Cancelled, .. }), "{answer:?}");
+}
+
+#[test]
+fn stalled_downloads_refuse_no_diff_and_no_takeover() {
+    let mut files = Files::open();
+    files.write("f", &pattern(1 << 20)).unwrap();
+    let mut ids = Vec::new();
+    for _ in 0..64 {
+        let id = files.next_id();
+        let path = b"f".to_vec();
+        files.send(&Request::Read { id, path, offset: 0, max_bytes: u64::MAX, allow_partial: false });
+        ids.push(id);
+    }
+    // Each stalls when its window is used up, or is refused.
+    let (mut refused, mut received) = (Vec::new(), 0);
+    while refused.len() < 16 || received < 48 * CREDIT_WINDOW_BYTES as usize {
+        match files.receive() {
+            Response::ReadData { bytes, .. } => received += bytes.len(),
+            Response::ReadMeta { .. } => {}
+            Response::Error { id, code: Code::Io, errno } => {
+                assert_eq!(errno, Errno::AGAIN.raw_os_error());
+                refused.push(id);
+            }
+            frame => panic!("unexpected {frame:?}"),
+        }
+    }
+    assert_eq!(refused, ids[48..], "the last ones, and no others");
+    std::fs::write(files.at("g"), "x").unwrap();
+    assert_eq!(files.diff().total_changes, 1);
+    for _ in 0..2 {
+        let answer = files.ask(|id| Request::Adopt { id, uid: OWNER, gid: OWNER, nonce: NONCE.to_vec() });
+        assert!(matches!(answer.1, Response::Ready { .. }), "{answer:?}");
+    }
+    assert_eq!(files.stat(b"f"), Err(Code::Io), "places for others are taken");
+    for id in &ids[..48] {
+        files.send(&Request::Cancel { id: *id });
+        let answer = files.finish(*id).1;
+        assert!(matches!(answer, Response::Error { code: Code::Cancelled, .. }), "{answer:?}");
+    }
+    assert_eq!(files.stat(b"f").unwrap().size_bytes, 1 << 20);
 }
 
 #[test]

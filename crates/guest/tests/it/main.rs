@@ -8,6 +8,7 @@ mod files_host;
 mod init;
 mod protocol;
 mod spawn_commands;
+mod spawn_counters;
 mod spawn_host;
 mod spawn_processes;
 mod wire;

@@ -78,9 +78,14 @@ pub(crate) fn shell(script: &str) -> StartCommand {
 
 impl Channel {
     pub(crate) fn open() -> Self {
+        Self::open_behind(&[])
+    }
+
+    /// Through a program that executes its arguments.
+    pub(crate) fn open_behind(before: &[&str]) -> Self {
         let workspace = tempfile::tempdir().unwrap();
         std::fs::set_permissions(workspace.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-        let mut wire = Wire::open("spawn", workspace.path());
+        let mut wire = Wire::open_behind(before, "spawn", workspace.path());
         wire.send(&ToGuest::Hello(Hello::host()));
         let ToHost::Hello(hello) = wire.receive() else { panic!("the first frame is not a hello") };
         Self { wire, workspace, next_stream: 0, hello }

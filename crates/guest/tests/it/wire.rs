@@ -18,10 +18,16 @@ pub(crate) struct Wire<In> {
 }
 
 impl<In: Frame + Send + 'static> Wire<In> {
-    #[expect(clippy::disallowed_methods, reason = "the test plays the container engine")]
     pub(crate) fn open(command: &str, workspace: &Path) -> Self {
-        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_guest"))
-            .arg(command)
+        Self::open_behind(&[], command, workspace)
+    }
+
+    /// Through a program that executes its arguments.
+    #[expect(clippy::disallowed_methods, reason = "the test plays the container engine")]
+    pub(crate) fn open_behind(before: &[&str], command: &str, workspace: &Path) -> Self {
+        let words = [before, &[env!("CARGO_BIN_EXE_guest"), command]].concat();
+        let mut child = std::process::Command::new(words[0])
+            .args(&words[1..])
             .arg("--workspace")
             .arg(workspace)
             .env_clear()

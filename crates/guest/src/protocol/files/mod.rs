@@ -20,6 +20,10 @@
 //! payload), `WriteData` with its bytes. Each direction of a request starts with a full window. `Change` frames
 //! are bounded by the request and need none.
 //!
+//! Walks end in bounded time whatever the files are like: see [`HASH_MAX_BYTES`], [`HASH_MAX_MS`], [`WALK_MAX_MS`].
+//! Slow transfers refuse neither `Init`, `Adopt`, `CheckNonce` nor `Diff`: those have places of their own. A
+//! request for which there is no place is answered `Io` with the errno EAGAIN.
+//!
 //! Paths are raw bytes relative to the workspace, at most [`MAX_PATH_BYTES`]; components of 1 to 255 bytes, no
 //! `.`, `..`, NUL; anything else is `PathRefused`. The top-level name `.leasehold` does not exist for this channel.
 
@@ -33,3 +37,13 @@ pub use values::{Change, ChangeKind, ChangedPath, Entry, EntryKind, FilesErrorCo
 
 /// Most entries one `List` returns; more are reached through the cursor.
 pub const MAX_LIST_ENTRIES: u32 = 10_000;
+
+/// Most bytes of file contents that one walk (`Init`, `Adopt`, `Diff`) reads for digests. A file that is larger
+/// than what is left of them has no digest, and costs nothing of it.
+pub const HASH_MAX_BYTES: u64 = 1 << 30;
+
+/// No digest is computed later than this after the beginning of a walk, in milliseconds.
+pub const HASH_MAX_MS: u64 = 10_000;
+
+/// A walk that takes longer than this ends with `CannotMeasure`, in milliseconds.
+pub const WALK_MAX_MS: u64 = 30_000;

@@ -34,7 +34,8 @@ pub enum FilesErrorCode {
     NonceMismatch = 12,
     /// A request before `Init` or `Adopt`.
     NotReady = 13,
-    /// The walk cannot hold what it found (entry or name budget): not measurable.
+    /// The walk cannot hold what it found (entry or name budget), or took longer than
+    /// [`WALK_MAX_MS`](super::WALK_MAX_MS): not measurable.
     CannotMeasure = 14,
     /// The host cancelled the request.
     Cancelled = 15,
@@ -166,7 +167,8 @@ pub struct Change {
     pub kind: EntryKind,
     /// Size now in bytes; 0 for anything but a regular file that is there.
     pub size_bytes: u64,
-    /// SHA-256 of the content now; only for a regular file that is there and could be read unchanged.
+    /// SHA-256 of the content now; only for a regular file that is there, could be read unchanged, and was not
+    /// beyond the walk's budget ([`HASH_MAX_BYTES`](super::HASH_MAX_BYTES), [`HASH_MAX_MS`](super::HASH_MAX_MS)).
     pub sha256: Option<[u8; 32]>,
 }
 

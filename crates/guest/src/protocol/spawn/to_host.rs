@@ -67,7 +67,9 @@ pub enum ToHost {
         /// How it ended.
         exited: Exited,
     },
-    /// A sample in which `oom_kills` or `refused_forks` rose, sent at once.
+    /// A sample in which `oom_kills` or `refused_forks` rose since the last such frame (since zero before the
+    /// first), taken while a command runs or right before one starts. The values are absolute. What was reported
+    /// before a command's `Started` is that command's base: rises before it are not its own.
     Counters(Counters),
     /// Answer to `Ping`.
     Pong {
