@@ -22,23 +22,37 @@ struct Collected {
 #[derive(Debug, Default)]
 pub(crate) struct ChangeTracker {
     running: HashMap<CommandId, Collected>,
+    /// A report failed: the next one may hold what happened before its command began.
+    behind: bool,
 }
 
 impl ChangeTracker {
-    /// A command starts. True when another one runs already: then what changed before must be reported first.
+    /// A command starts. True when what changed before must be reported first, because another one runs or a report failed.
     pub(crate) fn begin(&mut self, command_id: CommandId) -> bool {
-        let overlaps = !self.running.is_empty();
+        let overlaps = self.behind || !self.running.is_empty();
         self.running.insert(command_id, Collected::default());
         overlaps
     }
 
-    /// What was collected before the command began is not its doing.
+    /// What was collected before the command began is not its doing; while reports fail, its list cannot be complete.
     pub(crate) fn restart(&mut self, command_id: CommandId) {
-        self.running.insert(command_id, Collected::default());
+        let truncated = self.behind;
+        self.running.insert(command_id, Collected { truncated, ..Collected::default() });
+    }
+
+    /// A report failed: the lists of all running commands are incomplete.
+    pub(crate) fn missed(&mut self) {
+        self.behind = true;
+        self.report_to_running(&[], true);
     }
 
     /// Adds a report to every running command.
     pub(crate) fn report(&mut self, changes: &[FileChange], truncated: bool) {
+        self.behind = false;
+        self.report_to_running(changes, truncated);
+    }
+
+    fn report_to_running(&mut self, changes: &[FileChange], truncated: bool) {
         for collected in self.running.values_mut() {
             collected.truncated |= truncated;
             for change in changes {
@@ -113,6 +127,19 @@ mod tests {
         );
         tracker.report(&[change("b", Created)], false);
         assert_eq!(kinds(&tracker.finish(command(1), 10).0), [("b", Modified), ("c", Created)]);
+    }
+
+    #[test]
+    fn a_missed_report_flags_who_ran_and_is_caught_up_before_the_next() {
+        let mut tracker = ChangeTracker::default();
+        assert!(!tracker.begin(command(1)));
+        tracker.missed();
+        assert_eq!(tracker.finish(command(1), 10), (Vec::new(), true));
+        assert!(tracker.begin(command(2)), "what was missed must be reported first");
+        tracker.report(&[change("old", ChangeKind::Created)], false);
+        tracker.restart(command(2));
+        assert_eq!(tracker.finish(command(2), 10), (Vec::new(), false));
+        assert!(!tracker.begin(command(3)));
     }
 
     #[test]

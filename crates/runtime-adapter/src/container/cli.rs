@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -13,6 +14,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::Semaphore;
 
 use super::cli_error::{CliError, meaning};
+use super::private::PrivateFiles;
 
 /// How long one call may take before it is killed.
 const CALL_DEADLINE: Duration = Duration::from_secs(60);
@@ -30,7 +32,7 @@ const CANDIDATES: [&str; 2] = ["/usr/bin/docker", "/usr/local/bin/docker"];
 pub(super) struct Cli {
     program: PathBuf,
     host: Option<String>,
-    config_dir: tempfile::TempDir,
+    private: Arc<PrivateFiles>,
     turns: Semaphore,
 }
 
@@ -48,17 +50,17 @@ impl Cli {
     ///
     /// # Errors
     /// What the last candidate said; `Start` when none is installed.
-    pub(super) async fn find(configured: Option<&Path>, host: Option<String>) -> Result<Self, CliError> {
+    pub(super) async fn find(
+        configured: Option<&Path>,
+        host: Option<String>,
+        private: Arc<PrivateFiles>,
+    ) -> Result<Self, CliError> {
         let candidates = match configured {
             Some(path) if path.is_absolute() => vec![path.to_owned()],
             Some(_) => return Err(CliError::Start),
             None => CANDIDATES.iter().map(PathBuf::from).collect(),
         };
-        let config_dir = tempfile::Builder::new()
-            .prefix("leasehold-docker-config-")
-            .tempdir()
-            .map_err(|_| CliError::Start)?;
-        let mut cli = Self { program: PathBuf::new(), host, config_dir, turns: Semaphore::new(CALLS_MAX) };
+        let mut cli = Self { program: PathBuf::new(), host, private, turns: Semaphore::new(CALLS_MAX) };
         let mut last = CliError::Start;
         for program in candidates.into_iter().filter(|path| path.exists()) {
             cli.program = program;
@@ -73,7 +75,7 @@ impl Cli {
     #[expect(clippy::disallowed_methods, reason = "this is the adapter's one process start")]
     fn command(&self, arguments: Vec<String>) -> Command {
         let mut command = Command::new(&self.program);
-        command.env_clear().env("DOCKER_CONFIG", self.config_dir.path());
+        command.env_clear().env("DOCKER_CONFIG", self.private.config_dir());
         if let Some(host) = &self.host {
             command.args(["--host", host]);
         }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use events::ids::{EnvironmentId, LogId, NodeId, derived_uuid};
 use events::spec::Mechanism;
@@ -40,6 +41,11 @@ pub struct ContainerConfig {
     pub open_files_max: u64,
     /// Memory of the files container in bytes.
     pub files_memory_bytes: u64,
+    /// How long making an environment may take in all.
+    pub provision_budget: Duration,
+    /// A private directory of this process for the client's empty configuration and the seccomp files, kept for its life;
+    /// `None` makes a temporary one.
+    pub state_dir: Option<PathBuf>,
     /// Where a debug build ends itself.
     pub crash_points: CrashPoints,
 }
@@ -61,7 +67,9 @@ impl ContainerConfig {
             tmp_bytes: 256 << 20,
             shm_bytes: 64 << 20,
             open_files_max: 8192,
-            files_memory_bytes: 256 << 20,
+            files_memory_bytes: 512 << 20,
+            provision_budget: Duration::from_secs(30),
+            state_dir: None,
             crash_points: CrashPoints::default(),
         }
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use events::event::command::InterruptCause;
 use guest::protocol::files::{FilesErrorCode, Request, Response};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use super::cli_error::CliError;
 use super::engine::Engine;
@@ -33,6 +33,11 @@ const CLOSE_DEADLINE: Duration = Duration::from_secs(2);
 const STATE_POLLS: u32 = 4;
 const STATE_POLL: Duration = Duration::from_millis(100);
 
+/// Requests about files of one environment that are sent at the same time.
+const FILE_REQUESTS_MAX: usize = 32;
+/// How long the files container may take to look at a whole workspace before it counts as lost.
+const ADOPT_DEADLINE: Duration = Duration::from_secs(60);
+
 /// One environment.
 #[derive(Debug)]
 pub(super) struct Environment {
@@ -46,6 +51,10 @@ pub(super) struct Environment {
     pub(super) volume_name: String,
     /// Held by the foreground command.
     pub(super) foreground: Arc<tokio::sync::Mutex<()>>,
+    /// A foreground command runs: the sandbox's counters are its own to answer for.
+    pub(super) foreground_runs: AtomicBool,
+    /// Requests about files at the same time; the container's own threads are fewer than its clients may be many.
+    pub(super) file_requests: Arc<Semaphore>,
     /// The spawn channel while it is open. Held while the container is stopped and started, so that nobody starts a
     /// command in between.
     pub(super) sandbox: tokio::sync::Mutex<Option<Arc<SpawnChannel>>>,
@@ -80,6 +89,8 @@ impl Environment {
             files_name: naming::files_container(id),
             volume_name: naming::workspace_volume(id),
             foreground: Arc::default(),
+            foreground_runs: AtomicBool::new(false),
+            file_requests: Arc::new(Semaphore::new(FILE_REQUESTS_MAX)),
             sandbox: tokio::sync::Mutex::default(),
             files: tokio::sync::Mutex::default(),
             changes: tokio::sync::Mutex::default(),
@@ -198,9 +209,10 @@ impl Environment {
         let mut exchange = channel.send(|id| {
             if fresh { Request::Init { id, uid, gid, nonce } } else { Request::Adopt { id, uid, gid, nonce } }
         });
-        match exchange.next().await {
+        let answer = tokio::time::timeout(ADOPT_DEADLINE, exchange.next()).await;
+        match answer.unwrap_or(Err(FilesFailure::Refused(FilesErrorCode::CannotMeasure))) {
             Ok(Response::Ready { .. }) => Ok(channel),
-            Err(FilesFailure::Refused(FilesErrorCode::NonceMismatch)) => {
+            Err(FilesFailure::Refused(FilesErrorCode::NonceMismatch | FilesErrorCode::CannotMeasure)) => {
                 Err(self.set_gone(PortError::Lost { cause: InterruptCause::FilesLost }))
             }
             Err(FilesFailure::Refused(FilesErrorCode::NoSpace)) => Err(CliError::NoSpace.to_port()),

@@ -5,6 +5,7 @@
 //! survives.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use events::event::command::{Evidence, InterruptCause, KillReason, Usage};
@@ -55,8 +56,9 @@ pub(super) async fn run(
     sink: Arc<dyn OutputSink>,
     cancel: Cancel,
 ) -> Result<ExecutionResult, ExecuteError> {
-    let channel = environment.spawn_channel().await?;
-    let files = environment.begin_changes(command.command_id).await?;
+    let _runs = (!command.background).then(|| ForegroundRuns::begin(environment));
+    let channel = environment.spawn_channel().await.map_err(nothing_ran)?;
+    let files = environment.begin_changes(command.command_id).await.map_err(nothing_ran)?;
     let start = start_command(environment, config, &command, matches!(stdin, StdinSource::Stream(_)));
     let oom_events = *environment.oom_events.borrow();
     let mut followed = Followed::start(channel, start, stdin, sink, command.output_bytes_max);
@@ -92,6 +94,30 @@ pub(super) async fn run(
         duration_ms,
     };
     if outcome.cancelled { Err(ExecuteError::Cancelled { partial: Box::new(result) }) } else { Ok(result) }
+}
+
+/// A failure before the start frame: whatever the engine did, the program did not run.
+fn nothing_ran(error: PortError) -> PortError {
+    match error {
+        PortError::Unavailable { code, .. } => PortError::Unavailable { code, effect_possible: false },
+        other => other,
+    }
+}
+
+/// Tells the environment's other commands that a foreground command runs.
+struct ForegroundRuns<'a>(&'a Environment);
+
+impl<'a> ForegroundRuns<'a> {
+    fn begin(environment: &'a Environment) -> Self {
+        environment.foreground_runs.store(true, Ordering::SeqCst);
+        Self(environment)
+    }
+}
+
+impl Drop for ForegroundRuns<'_> {
+    fn drop(&mut self) {
+        self.0.foreground_runs.store(false, Ordering::SeqCst);
+    }
 }
 
 fn start_command(
@@ -137,7 +163,7 @@ async fn settle(
             if !exited.clean {
                 restart(environment, followed, stop).await;
             }
-            exit_outcome(environment, followed, exited)
+            exit_outcome(environment, command, followed, exited)
         }
         FollowEnd::Kill { reason, evidence, cancelled } => {
             kill(environment, command, followed).await;
@@ -173,6 +199,7 @@ async fn settle(
 
 fn exit_outcome(
     environment: &Environment,
+    command: &ExecutionCommand,
     followed: &Followed,
     exited: Exited,
 ) -> Result<Outcome, PortError> {
@@ -184,6 +211,10 @@ fn exit_outcome(
             source(followed.channel.counter_source()),
         );
         return Ok(Outcome::killed(KillReason::Memory, evidence));
+    }
+    if followed.capture.is_over() {
+        // Its last output arrived after its end; the bound holds whichever was faster.
+        return Ok(Outcome::killed(KillReason::OutputLimit, followed.output_evidence(command)));
     }
     match exited.status {
         ExitStatus::Code(code) => Ok(Outcome::exited(code)),

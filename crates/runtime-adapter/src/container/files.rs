@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use guest::protocol::files::{FilesErrorCode, Request, Response};
 use guest::protocol::{CREDIT_WINDOW_BYTES, Hello};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
 use super::cli::{Cli, words};
 use super::cli_error::CliError;
@@ -22,6 +22,8 @@ pub(super) enum FilesFailure {
     Refused(FilesErrorCode),
     /// The channel ended first.
     ChannelEnded,
+    /// An answer that does not fit the question.
+    WrongAnswer,
 }
 
 /// One opened files channel.
@@ -37,6 +39,8 @@ pub(super) struct Exchange {
     channel: Arc<FilesChannel>,
     answers: mpsc::UnboundedReceiver<Response>,
     finished: bool,
+    /// Its turn among the environment's requests.
+    turn: Option<OwnedSemaphorePermit>,
 }
 
 impl FilesChannel {
@@ -77,7 +81,7 @@ impl FilesChannel {
             // Under the lock, so that requests start in the order of their ids.
             self.link.control(request(id));
         }
-        Exchange { id, channel: Arc::clone(self), answers, finished: false }
+        Exchange { id, channel: Arc::clone(self), answers, finished: false, turn: None }
     }
 
     /// Why the channel is over, if it is.
@@ -116,6 +120,12 @@ impl Exchange {
             Response::Error { code, .. } => Err(FilesFailure::Refused(code)),
             other => Ok(other),
         }
+    }
+
+    /// Keeps the turn until the request is over.
+    pub(super) fn holding(mut self, turn: OwnedSemaphorePermit) -> Self {
+        self.turn = Some(turn);
+        self
     }
 
     /// Grants consumed bytes of the answer again.

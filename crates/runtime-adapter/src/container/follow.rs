@@ -1,6 +1,7 @@
 //! Follows one command on the spawn channel from its start frame to its end or to the reason for killing it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -67,8 +68,7 @@ impl Followed {
         sink: Arc<dyn OutputSink>,
         output_bytes_max: u64,
     ) -> Self {
-        let base = channel.counters();
-        let stream = channel.start(start);
+        let (stream, base) = channel.start(start);
         let pump = match stdin {
             StdinSource::Empty => None,
             StdinSource::Stream(source) => {
@@ -150,7 +150,7 @@ impl Followed {
                     deadline = Instant::now() + DRAIN_DEADLINE;
                 }
                 SpawnEvent::Counters(counters) => {
-                    let counts = !command.background || environment.foreground.try_lock().is_ok();
+                    let counts = !command.background || !environment.foreground_runs.load(Ordering::SeqCst);
                     if let Some(end) = self.counted(environment, counters).filter(|_| counts) {
                         return end;
                     }
@@ -250,12 +250,17 @@ impl Followed {
     }
 
     fn over_limit(&self, command: &ExecutionCommand) -> FollowEnd {
-        let evidence = Evidence {
+        let evidence = Box::new(self.output_evidence(command));
+        FollowEnd::Kill { reason: KillReason::OutputLimit, evidence, cancelled: false }
+    }
+
+    /// What proves an OUTPUT_LIMIT.
+    pub(super) fn output_evidence(&self, command: &ExecutionCommand) -> Evidence {
+        Evidence {
             limit_bytes: Some(command.output_bytes_max),
             produced_bytes: Some(self.capture.produced_bytes()),
             ..Evidence::default()
-        };
-        FollowEnd::Kill { reason: KillReason::OutputLimit, evidence: Box::new(evidence), cancelled: false }
+        }
     }
 
     /// A sample in which a counter rose: a kill by the kernel counts at once, refused forks when they go on.

@@ -4,7 +4,6 @@
 //! it. A failure at any step removes what was made; what cannot be removed is found by its labels later.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use events::event::command::InterruptCause;
 use events::ids::EnvironmentId;
@@ -15,9 +14,6 @@ use super::labels::{self, Role};
 use super::{Inner, profile};
 use crate::naming;
 use crate::ports::{EnvironmentHandle, EnvironmentSpec, PortError};
-
-/// How long making an environment may take in all.
-const PROVISION_BUDGET: Duration = Duration::from_secs(30);
 
 impl Inner {
     fn handle(&self, spec: &EnvironmentSpec, created: Option<events::time::Timestamp>) -> EnvironmentHandle {
@@ -58,7 +54,7 @@ impl Inner {
         self.engine.check_image(&spec.image_digest).await.map_err(CliError::to_port)?;
         let handle = self.handle(&spec, None);
         let environment = self.environment(spec, handle.clone());
-        let made = tokio::time::timeout(PROVISION_BUDGET, self.make(&environment))
+        let made = tokio::time::timeout(self.config.provision_budget, self.make(&environment))
             .await
             .unwrap_or(Err(PortError::Unavailable { code: "provision_timeout", effect_possible: true }));
         match made {
@@ -94,7 +90,7 @@ impl Inner {
             let name = &environment.files_name;
             let labels = labels(Role::Files);
             let image = &self.files_image;
-            let arguments = profile::files(&self.config, &self.seccomp, image, name, volume, labels);
+            let arguments = profile::files(&self.config, &self.private, image, name, volume, labels);
             self.engine.cli.run(arguments).await.map_err(CliError::to_port)?;
             crash_points.reach("after_files");
             environment.open_files(true).await
@@ -104,7 +100,7 @@ impl Inner {
             let labels = labels(Role::Sandbox);
             let (limits, image) = (&spec.limits, &spec.image_digest);
             let arguments =
-                profile::sandbox(&self.config, &self.seccomp, limits, image, name, volume, labels);
+                profile::sandbox(&self.config, &self.private, limits, image, name, volume, labels);
             self.engine.cli.run(arguments).await.map_err(CliError::to_port)?;
             crash_points.reach("after_sandbox");
             environment.open_sandbox().await

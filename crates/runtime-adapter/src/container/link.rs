@@ -59,7 +59,7 @@ impl Heartbeat for guest::protocol::files::Request {
 pub(super) struct Link<Out> {
     control: mpsc::UnboundedSender<Out>,
     data: mpsc::UnboundedSender<Out>,
-    _tasks: [Task; 3],
+    _tasks: [Task; 4],
     _child: tokio::process::Child,
 }
 
@@ -74,8 +74,9 @@ impl<Out: Heartbeat + Send + 'static> Link<Out> {
         let (data, data_queue) = mpsc::unbounded_channel();
         let pulse = Arc::new(Pulse::default());
         let reader = read_frames(stdout, Arc::clone(&inbox), Arc::clone(&pulse));
-        let writer = write_frames(stdin, control_queue, data_queue, inbox, pulse);
+        let writer = write_frames(stdin, control_queue, data_queue);
         let tasks = [
+            task("channel heartbeat", keep_alive(control.clone(), inbox, pulse)),
             task("channel reader", reader),
             task("channel writer", writer),
             task("channel stderr", async move {
@@ -148,30 +149,37 @@ async fn read_frames<In: Frame>(mut stdout: ChildStdout, inbox: Arc<impl Inbox<I
     }
 }
 
-async fn write_frames<Out: Heartbeat, In>(
-    mut stdin: ChildStdin,
-    mut control: mpsc::UnboundedReceiver<Out>,
-    mut data: mpsc::UnboundedReceiver<Out>,
+/// Asks for a sign of life, also while a write is stuck, and ends the channel when none comes.
+async fn keep_alive<Out: Heartbeat, In>(
+    control: mpsc::UnboundedSender<Out>,
     inbox: Arc<impl Inbox<In>>,
     pulse: Arc<Pulse>,
 ) {
     let mut ticks = tokio::time::interval(Duration::from_millis(HEARTBEAT_INTERVAL_MS));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
-    let mut token = 0;
+    for token in 1.. {
+        ticks.tick().await;
+        if pulse.silent_ms() > HEARTBEAT_INTERVAL_MS * MISSED_HEARTBEATS {
+            return inbox.ended(LinkEnd::Silent);
+        }
+        if control.send(Out::ping(token)).is_err() {
+            return;
+        }
+    }
+}
+
+async fn write_frames<Out: Frame>(
+    mut stdin: ChildStdin,
+    mut control: mpsc::UnboundedReceiver<Out>,
+    mut data: mpsc::UnboundedReceiver<Out>,
+) {
     let mut batch = Vec::new();
     loop {
         let first = tokio::select! {
             biased;
             frame = control.recv() => frame,
             frame = data.recv() => frame,
-            _ = ticks.tick() => {
-                if pulse.silent_ms() > HEARTBEAT_INTERVAL_MS * MISSED_HEARTBEATS {
-                    return inbox.ended(LinkEnd::Silent);
-                }
-                token += 1;
-                Some(Out::ping(token))
-            }
         };
         let Some(first) = first else { return };
         batch.clear();

@@ -5,7 +5,7 @@
 //! kills. One long-lived client process per container carries its channel.
 //!
 //! - `cli`, `cli_error`: the one place that starts processes, and what they can say.
-//! - `engine`, `profile`, `labels`, `inventory`: single objects, their options, names and labels.
+//! - `engine`, `private`, `profile`, `labels`, `inventory`: single objects, their options, names and labels.
 //! - `link`, `spawn`, `files`: the two framed channels.
 //! - `environment`, `lifecycle`: channels and life of one environment; `watch`: the engine's event stream.
 //! - `execute`, `follow`, `stdin`, `reports`: one command.
@@ -23,6 +23,7 @@ mod inventory;
 mod labels;
 mod lifecycle;
 mod link;
+mod private;
 mod probe;
 mod profile;
 mod reports;
@@ -46,7 +47,7 @@ use cli::Cli;
 use cli_error::CliError;
 use engine::Engine;
 use environment::Environment;
-use profile::SeccompFiles;
+use private::PrivateFiles;
 
 use crate::Clock;
 use crate::admission::{check_command, check_handle};
@@ -67,7 +68,7 @@ struct Inner {
     config: ContainerConfig,
     clock: Clock,
     engine: Arc<Engine>,
-    seccomp: SeccompFiles,
+    private: Arc<PrivateFiles>,
     execution_image: ImageDigest,
     files_image: ImageDigest,
     environments: Mutex<HashMap<EnvironmentId, Arc<Environment>>>,
@@ -87,17 +88,19 @@ impl ContainerAdapter {
         if !config.uids_are_sound() {
             return Err(PortError::Rejected { code: "uids_invalid" });
         }
-        let cli = Cli::find(config.docker_path.as_deref(), config.docker_host.clone()).await;
+        let private = PrivateFiles::make(config.state_dir.as_deref())
+            .map(Arc::new)
+            .map_err(|_| PortError::Unavailable { code: "state_dir", effect_possible: false })?;
+        let (path, host) = (config.docker_path.as_deref(), config.docker_host.clone());
+        let cli = Cli::find(path, host, Arc::clone(&private)).await;
         let engine = Arc::new(Engine::new(cli.map_err(CliError::to_port)?));
         let execution_image = engine.image_id(&config.execution_image).await.map_err(CliError::to_port)?;
         let files_image = engine.image_id(&config.files_image).await.map_err(CliError::to_port)?;
-        let seccomp = SeccompFiles::write()
-            .map_err(|_| PortError::Unavailable { code: "no_space", effect_possible: false })?;
         let inner = Arc::new(Inner {
             config,
             clock,
             engine,
-            seccomp,
+            private,
             execution_image,
             files_image,
             environments: Mutex::default(),

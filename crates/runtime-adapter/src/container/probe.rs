@@ -1,12 +1,14 @@
 //! A look at the engine without a log, for diagnosis.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use events::spec::ImageDigest;
 
 use super::cli::{Cli, words};
 use super::cli_error::CliError;
 use super::engine::Engine;
+use super::private::PrivateFiles;
 use crate::ports::PortError;
 
 /// What was found.
@@ -28,7 +30,8 @@ pub async fn probe(
     images: &[&str],
 ) -> Result<Probe, PortError> {
     let found = async {
-        let cli = Cli::find(docker_path, docker_host.map(str::to_owned)).await?;
+        let private = PrivateFiles::make(None).map_err(|_| CliError::Start)?;
+        let cli = Cli::find(docker_path, docker_host.map(str::to_owned), Arc::new(private)).await?;
         let server_version = cli.text(words(["version", "--format", "{{.Server.Version}}"])).await?;
         let engine = Engine::new(cli);
         let mut ids = Vec::new();

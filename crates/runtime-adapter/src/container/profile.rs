@@ -1,41 +1,17 @@
 //! The two containers of an environment, option by option. Nothing here comes from a user but numbers.
 
-use std::io::Write as _;
 use std::path::Path;
 
 use events::spec::{ImageDigest, Limits};
-use tempfile::NamedTempFile;
 
 use super::config::ContainerConfig;
-
-const SANDBOX_SECCOMP: &str = include_str!("../../../../images/seccomp/sandbox.json");
-const FILES_SECCOMP: &str = include_str!("../../../../images/seccomp/files.json");
+use super::private::PrivateFiles;
 
 /// What of a file's size limit the command may go beyond the workspace's own limit, so that the quota, not a signal, is
 /// what stops it.
 const FSIZE_SLACK_BYTES: u64 = 64 * 1024;
 /// Processes of a files container: init, the guest and its helpers.
-const FILES_PIDS_MAX: u64 = 64;
-
-/// The seccomp files, written out for the client.
-#[derive(Debug)]
-pub(super) struct SeccompFiles {
-    sandbox: NamedTempFile,
-    files: NamedTempFile,
-}
-
-impl SeccompFiles {
-    pub(super) fn write() -> std::io::Result<Self> {
-        let written = |text: &str| -> std::io::Result<NamedTempFile> {
-            let mut file =
-                tempfile::Builder::new().prefix("leasehold-seccomp-").suffix(".json").tempfile()?;
-            file.write_all(text.as_bytes())?;
-            file.flush()?;
-            Ok(file)
-        };
-        Ok(Self { sandbox: written(SANDBOX_SECCOMP)?, files: written(FILES_SECCOMP)? })
-    }
-}
+const FILES_PIDS_MAX: u64 = 128;
 
 /// The largest file a command may write.
 pub(super) const fn file_size_max(limits: &Limits) -> u64 {
@@ -71,14 +47,15 @@ fn common(name: &str, seccomp: &Path, volume: &str, pids_max: u64, memory_bytes:
 /// The sandbox: four capabilities for the guest's init and spawn, which every command loses before it starts.
 pub(super) fn sandbox(
     config: &ContainerConfig,
-    seccomp: &SeccompFiles,
+    private: &PrivateFiles,
     limits: &Limits,
     image: &ImageDigest,
     name: &str,
     volume: &str,
     labels: Vec<String>,
 ) -> Vec<String> {
-    let mut arguments = common(name, seccomp.sandbox.path(), volume, limits.pids_max, limits.memory_bytes);
+    let mut arguments =
+        common(name, &private.sandbox_seccomp(), volume, limits.pids_max, limits.memory_bytes);
     let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
     for capability in ["SETUID", "SETGID", "SETPCAP", "KILL"] {
         add("--cap-add", capability.to_owned());
@@ -108,13 +85,14 @@ pub(super) fn sandbox(
 /// The files container: three capabilities to read and hand over any file of the workspace, an image of one binary.
 pub(super) fn files(
     config: &ContainerConfig,
-    seccomp: &SeccompFiles,
+    private: &PrivateFiles,
     image: &ImageDigest,
     name: &str,
     volume: &str,
     labels: Vec<String>,
 ) -> Vec<String> {
-    let mut arguments = common(name, seccomp.files.path(), volume, FILES_PIDS_MAX, config.files_memory_bytes);
+    let mut arguments =
+        common(name, &private.files_seccomp(), volume, FILES_PIDS_MAX, config.files_memory_bytes);
     let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
     for capability in ["DAC_OVERRIDE", "CHOWN", "FOWNER"] {
         add("--cap-add", capability.to_owned());

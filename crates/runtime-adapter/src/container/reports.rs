@@ -1,6 +1,7 @@
 //! What the files container reports as changed, for the commands that run.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use events::bounds::FILES_CHANGED_BYTES_MAX;
 use events::event::command::{ChangeKind, FileChange, InterruptCause};
@@ -14,6 +15,11 @@ use super::environment::Environment;
 use super::files::{FilesChannel, FilesFailure};
 use crate::changes::ChangeTracker;
 use crate::ports::PortError;
+
+/// How long one look at the whole workspace may take, and how often it is tried.
+const DIFF_DEADLINE: Duration = Duration::from_secs(30);
+const DIFF_TRIES: u32 = 3;
+const DIFF_PAUSE: Duration = Duration::from_millis(100);
 
 impl Environment {
     /// A command starts: whatever changed before is not its doing. Gives the channel that holds the baseline.
@@ -33,7 +39,7 @@ impl Environment {
     /// A command is over: what changed since it began, and whether the list is incomplete.
     ///
     /// # Errors
-    /// `Lost` when the channel is no longer the one that holds the command's baseline.
+    /// `Lost` when the workspace, or the channel that holds the command's baseline, is.
     pub(super) async fn finish_changes(
         &self,
         command_id: CommandId,
@@ -45,35 +51,50 @@ impl Environment {
         reported.map(|()| collected)
     }
 
-    /// Moves the baseline to now and gives the differences to every running command.
+    /// Moves the baseline to now and gives the differences to every running command. A look that fails while the workspace is
+    /// sound leaves their lists incomplete, and costs nobody an outcome that is known.
     async fn report_changes(
         &self,
         tracker: &mut ChangeTracker,
         channel: &Arc<FilesChannel>,
     ) -> Result<(), PortError> {
-        let max_changes = u32::try_from(self.spec.files_changed_max).unwrap_or(u32::MAX);
-        let max_path_bytes = u32::try_from(FILES_CHANGED_BYTES_MAX).unwrap_or(u32::MAX);
-        let mut exchange = channel.send(|id| Request::Diff { id, max_changes, max_path_bytes });
-        let mut changes = Vec::new();
-        loop {
-            match exchange.next().await {
-                Ok(Response::Change { change, .. }) => changes.push(change),
-                Ok(Response::DiffEnd { truncated, .. }) => {
+        for _ in 0..DIFF_TRIES {
+            let looked = tokio::time::timeout(DIFF_DEADLINE, self.diff(channel)).await;
+            match looked.unwrap_or(Err(FilesFailure::Refused(FilesErrorCode::CannotMeasure))) {
+                Ok((changes, truncated)) => {
                     self.forget_tool_written(&changes);
                     let changes: Vec<_> = changes.iter().map(file_change).collect();
                     tracker.report(&changes, truncated);
                     return Ok(());
                 }
-                // More files than can be held: that something is missing from the list is all that can be said.
-                Err(FilesFailure::Refused(FilesErrorCode::CannotMeasure)) => {
-                    tracker.report(&[], true);
-                    return Ok(());
+                Err(FilesFailure::WrongAnswer) => {
+                    return Err(self.set_gone(PortError::EscapeSuspected { code: "wrong_answer" }));
                 }
-                Ok(_) => return Err(self.set_gone(PortError::EscapeSuspected { code: "wrong_answer" })),
                 Err(FilesFailure::Refused(FilesErrorCode::NonceMismatch)) => {
                     return Err(self.set_gone(PortError::Lost { cause: InterruptCause::FilesLost }));
                 }
-                Err(_) => return Err(PortError::Lost { cause: InterruptCause::FilesLost }),
+                Err(FilesFailure::ChannelEnded) => {
+                    return Err(PortError::Lost { cause: InterruptCause::FilesLost });
+                }
+                // Out of threads or descriptors for a moment.
+                Err(FilesFailure::Refused(FilesErrorCode::Io)) => tokio::time::sleep(DIFF_PAUSE).await,
+                Err(FilesFailure::Refused(_)) => break,
+            }
+        }
+        tracker.missed();
+        Ok(())
+    }
+
+    async fn diff(&self, channel: &Arc<FilesChannel>) -> Result<(Vec<Change>, bool), FilesFailure> {
+        let max_changes = u32::try_from(self.spec.files_changed_max).unwrap_or(u32::MAX);
+        let max_path_bytes = u32::try_from(FILES_CHANGED_BYTES_MAX).unwrap_or(u32::MAX);
+        let mut exchange = channel.send(|id| Request::Diff { id, max_changes, max_path_bytes });
+        let mut changes = Vec::new();
+        loop {
+            match exchange.next().await? {
+                Response::Change { change, .. } => changes.push(change),
+                Response::DiffEnd { truncated, .. } => return Ok((changes, truncated)),
+                _ => return Err(FilesFailure::WrongAnswer),
             }
         }
     }

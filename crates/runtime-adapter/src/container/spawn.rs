@@ -108,18 +108,19 @@ impl SpawnChannel {
         tokio::time::timeout(ANSWER_DEADLINE, wait).await.unwrap_or(Err(CliError::Timeout))
     }
 
-    /// Sends the start frame of a new command.
-    pub(super) fn start(&self, command: StartCommand) -> CommandStream {
+    /// Sends the start frame of a new command; also gives the counters as they were then.
+    pub(super) fn start(&self, command: StartCommand) -> (CommandStream, Counters) {
         let (sender, events) = mpsc::unbounded_channel();
         let mut table = self.inbox.table();
         table.last_stream += 1;
         let stream = table.last_stream;
         if table.end.is_none() {
-            table.slots.insert(stream, Slot::new(sender));
+            let base = table.counters;
+            table.slots.insert(stream, Slot::new(sender, base));
             // Under the lock, so that streams start in the order of their ids.
             self.link.control(ToGuest::Start { stream, command });
         }
-        CommandStream { stream, events }
+        (CommandStream { stream, events }, table.counters)
     }
 
     /// Grants consumed bytes of an output again.
@@ -136,18 +137,21 @@ impl SpawnChannel {
     }
 
     /// Sends standard input in order.
-    pub(super) fn data(&self, frame: ToGuest) {
-        self.link.data(frame);
+    pub(super) fn stdin(&self, stream: u32, bytes: Vec<u8>) {
+        if let Some(slot) = self.inbox.table().slots.get_mut(&stream) {
+            slot.stdin_on_the_way += bytes.len() as u64;
+        }
+        self.link.data(ToGuest::StdinData { stream, bytes });
+    }
+
+    /// Ends standard input, after everything sent before.
+    pub(super) fn close_stdin(&self, stream: u32) {
+        self.link.data(ToGuest::StdinClose { stream });
     }
 
     /// Which counters the guest can read.
     pub(super) fn counter_source(&self) -> CounterSource {
         self.inbox.table().hello.as_ref().map_or(CounterSource::None, |hello| hello.counters)
-    }
-
-    /// The counters as last reported.
-    pub(super) fn counters(&self) -> Counters {
-        self.inbox.table().counters
     }
 
     /// Why the channel is over, if it is.
@@ -197,17 +201,25 @@ struct Slot {
     stdout_credit: u32,
     stderr_credit: u32,
     outputs_open: u8,
+    started: bool,
     exited: bool,
+    /// Standard input sent and not yet taken by the pipe.
+    stdin_on_the_way: u64,
+    /// The counters when it started.
+    base: Counters,
 }
 
 impl Slot {
-    fn new(mailbox: mpsc::UnboundedSender<SpawnEvent>) -> Self {
+    fn new(mailbox: mpsc::UnboundedSender<SpawnEvent>, base: Counters) -> Self {
         Self {
             mailbox,
             stdout_credit: CREDIT_WINDOW_BYTES,
             stderr_credit: CREDIT_WINDOW_BYTES,
             outputs_open: 2,
+            started: false,
             exited: false,
+            stdin_on_the_way: 0,
+            base,
         }
     }
 
@@ -281,11 +293,29 @@ impl Inbox<ToHost> for SpawnInbox {
                 slot.outputs_open = slot.outputs_open.checked_sub(1).ok_or("output_closed_twice")?;
                 slot.exited && slot.outputs_open == 0
             }
-            SpawnEvent::Exited(_) => {
-                slot.exited = true;
+            SpawnEvent::Exited(exited) => {
+                if std::mem::replace(&mut slot.exited, true) {
+                    return Err("exited_twice");
+                }
+                // What rose between two samples is known from here on: it must not look new to the next command.
+                let (base, counters) = (slot.base, &mut table.counters);
+                counters.oom_kills = counters.oom_kills.max(base.oom_kills + exited.oom_kills);
+                counters.refused_forks =
+                    counters.refused_forks.max(base.refused_forks + exited.refused_forks);
                 slot.outputs_open == 0
             }
-            _ => false,
+            SpawnEvent::Started => {
+                if std::mem::replace(&mut slot.started, true) {
+                    return Err("started_twice");
+                }
+                false
+            }
+            SpawnEvent::StdinCredit(bytes) => {
+                let left = slot.stdin_on_the_way.checked_sub(u64::from(*bytes));
+                slot.stdin_on_the_way = left.ok_or("credit_overrun")?;
+                false
+            }
+            SpawnEvent::StdinBroken | SpawnEvent::Counters(_) => false,
         };
         // A command whose owner no longer listens is none the less followed to its end.
         let _ = slot.mailbox.send(event);

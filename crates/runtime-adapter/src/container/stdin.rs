@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use guest::protocol::spawn::ToGuest;
 use guest::protocol::{CREDIT_WINDOW_BYTES, MAX_DATA_BYTES};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::{Semaphore, watch};
@@ -56,11 +55,11 @@ impl StdinPump {
                 let wanted = u32::try_from(count).unwrap_or(u32::MAX);
                 if let Ok(permit) = permits.acquire_many(wanted).await {
                     permit.forget();
-                    channel.data(ToGuest::StdinData { stream, bytes: buffer[..count].to_vec() });
+                    channel.stdin(stream, buffer[..count].to_vec());
                 }
             };
             if end == SourceEnd::Complete {
-                channel.data(ToGuest::StdinClose { stream });
+                channel.close_stdin(stream);
             }
             end_sender.send_replace(Some(end));
         };

@@ -28,6 +28,7 @@ fn failed(failure: FilesFailure, limit_bytes: u64) -> WorkspaceError {
     let code = match failure {
         FilesFailure::Refused(code) => code,
         FilesFailure::ChannelEnded => return lost(),
+        FilesFailure::WrongAnswer => return wrong_answer(),
     };
     match code {
         FilesErrorCode::NotFound => WorkspaceError::NotFound,
@@ -67,14 +68,20 @@ async fn within<T>(
 }
 
 impl ContainerAdapter {
+    /// Sends a request when its turn has come and the channel is open, both before the deadline.
     async fn request(
         &self,
         handle: &EnvironmentHandle,
+        deadline: Instant,
         request: impl FnOnce(u32) -> Request,
     ) -> Result<(Arc<Environment>, Exchange), WorkspaceError> {
         let environment = self.inner.admitted(handle)?;
-        let channel = environment.files_channel().await?;
-        let exchange = channel.send(request);
+        let ready = within(deadline, async {
+            let turn = Arc::clone(&environment.file_requests).acquire_owned().await.map_err(|_| lost())?;
+            Ok((turn, environment.files_channel().await?))
+        });
+        let (turn, channel) = ready.await?;
+        let exchange = channel.send(request).holding(turn);
         Ok((environment, exchange))
     }
 }
@@ -90,7 +97,13 @@ impl Workspace for ContainerAdapter {
         let deadline = Instant::now() + STREAM_DEADLINE;
         let path = path.as_bytes().to_vec();
         let (_, mut exchange) = self
-            .request(handle, |id| Request::Read { id, path, offset: 0, max_bytes, allow_partial: false })
+            .request(handle, deadline, |id| Request::Read {
+                id,
+                path,
+                offset: 0,
+                max_bytes,
+                allow_partial: false,
+            })
             .await?;
         let opened =
             within(deadline, async { exchange.next().await.map_err(|failure| failed(failure, max_bytes)) });
@@ -122,7 +135,7 @@ impl Workspace for ContainerAdapter {
         let deadline = Instant::now() + STREAM_DEADLINE;
         let name = path.as_bytes().to_vec();
         let (environment, mut exchange) = self
-            .request(handle, |id| Request::Write { id, path: name, max_bytes, create_only: false })
+            .request(handle, deadline, |id| Request::Write { id, path: name, max_bytes, create_only: false })
             .await?;
         let outcome = within(deadline, send(&mut exchange, bytes, max_bytes)).await?;
         environment.tool_written().insert(path.as_bytes().to_vec());
@@ -142,7 +155,7 @@ impl Workspace for ContainerAdapter {
         let limit = u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, MAX_LIST_ENTRIES);
         let cursor = after.unwrap_or_default();
         let (environment, mut exchange) =
-            self.request(handle, |id| Request::List { id, path, recursive, limit, cursor }).await?;
+            self.request(handle, deadline, |id| Request::List { id, path, recursive, limit, cursor }).await?;
         within(deadline, async {
             let mut entries = Vec::new();
             loop {
@@ -168,7 +181,8 @@ impl Workspace for ContainerAdapter {
     ) -> Result<WorkspaceEntry, WorkspaceError> {
         let deadline = Instant::now() + REQUEST_DEADLINE;
         let path = path.as_bytes().to_vec();
-        let (environment, mut exchange) = self.request(handle, |id| Request::Stat { id, path }).await?;
+        let (environment, mut exchange) =
+            self.request(handle, deadline, |id| Request::Stat { id, path }).await?;
         let answer = within(deadline, async { exchange.next().await.map_err(|failure| failed(failure, 0)) });
         match answer.await? {
             Response::Stated { entry, .. } => Ok(described(&environment, entry)),
@@ -180,7 +194,7 @@ impl Workspace for ContainerAdapter {
         let deadline = Instant::now() + REQUEST_DEADLINE;
         let name = path.as_bytes().to_vec();
         let (environment, mut exchange) =
-            self.request(handle, |id| Request::Remove { id, path: name, recursive: false }).await?;
+            self.request(handle, deadline, |id| Request::Remove { id, path: name, recursive: false }).await?;
         let answer = within(deadline, async { exchange.next().await.map_err(|failure| failed(failure, 0)) });
         match answer.await? {
             Response::Removed { .. } => {

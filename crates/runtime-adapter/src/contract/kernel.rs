@@ -22,7 +22,8 @@ macro_rules! kernel_suite {
                 a_stopped_command_still_times_out, left_processes_are_gone_before_the_next_command,
                 commands_have_no_rights, the_private_directory_is_out_of_reach,
                 a_heredoc_then_another_command, many_files_do_not_matter_to_the_next_command,
-                memory_is_enforced_with_evidence, a_fork_flood_is_ended,
+                memory_is_enforced_with_evidence, an_innocent_command_after_an_oom_is_left_alone,
+                slow_readers_cost_no_outcome, a_fork_flood_is_ended,
                 a_file_that_changes_while_read_is_refused, modes_and_sockets_through_the_port,
                 a_cancelled_process_is_gone, many_with_short_limits_do_not_deadlock,
                 killing_everything_reaches_only_ones_own;
@@ -145,6 +146,46 @@ pub async fn memory_is_enforced_with_evidence(subject: &Subject) {
     assert_eq!(evidence.limit_bytes, Some(128 << 20));
     assert!(evidence.oom_kills.is_some_and(|kills| kills >= 1) && evidence.source.is_some());
     assert_eq!(subject.sh(&handle, "echo on").await.stdout.head, b"on\n");
+}
+
+/// What one command ran into is not charged to the next.
+pub async fn an_innocent_command_after_an_oom_is_left_alone(subject: &Subject) {
+    let mut spec = subject.spec();
+    spec.limits.memory_bytes = 128 << 20;
+    let handle = subject.adapter.execution.provision(spec).await.expect("provisioned");
+    for _ in 0..3 {
+        let guilty = Call::argv(&["python3", "-c", "x = bytearray(1 << 30)"]);
+        let killed = subject.run(&handle, guilty).await.expect("a result");
+        assert_eq!(killed.killed_by, Some(KillReason::Memory));
+        assert_eq!(killed.evidence.and_then(|evidence| evidence.oom_kills), Some(1));
+        let innocent = subject.sh(&handle, "sleep 1; echo fine").await;
+        assert_eq!((innocent.killed_by, innocent.stdout.head.as_slice()), (None, &b"fine\n"[..]));
+    }
+}
+
+/// Slow downloads hold up neither a command's outcome nor its list of changes.
+pub async fn slow_readers_cost_no_outcome(subject: &Subject) {
+    let handle = subject.environment().await;
+    subject.write(&handle, "large", &vec![7; 1 << 20]).await.expect("written");
+    let path = path_of("large");
+    let open = || subject.adapter.workspace.read(&handle, &path, 64 << 20);
+    // Each holds its window unread; those that have no turn yet wait for one.
+    let mut readers: Vec<_> = Vec::new();
+    let waiting = (0..70).map(|_| open()).collect::<futures::stream::FuturesUnordered<_>>();
+    let mut waiting = std::pin::pin!(waiting);
+    while let Ok(Some(reader)) = tokio::time::timeout(Duration::from_millis(500), waiting.next()).await {
+        readers.push(reader.expect("opened"));
+    }
+    assert!(readers.len() < 70);
+    let result = subject.sh(&handle, "echo made > made").await;
+    assert_eq!(
+        (result.exit_code, result.files_changed.len(), result.files_changed_truncated),
+        (Some(0), 1, false)
+    );
+    readers.clear();
+    while let Some(reader) = waiting.next().await {
+        drop(reader.expect("the turn of the others has come"));
+    }
 }
 
 /// Forks that go on being refused are PIDS.

@@ -34,7 +34,7 @@ macro_rules! contract_suite {
                 unread_input_is_no_failure, the_environment_arrives_byte_for_byte,
                 broken_input_ends_the_command;
             output: any_byte_survives, long_text_is_kept_whole, a_long_line_needs_no_newline,
-                head_and_tail_of_long_output, output_over_the_bound_is_cut_and_killed,
+                head_and_tail_of_long_output, output_over_the_bound_is_cut_and_killed, a_fast_end_does_not_beat_the_bound,
                 both_streams_share_the_bound, the_first_chunk_is_not_lost,
                 exit_codes_are_the_programs_own, missing_programs_are_start_failures,
                 an_equals_sign_is_part_of_the_name, a_missing_directory_is_a_start_failure,

@@ -66,6 +66,16 @@ pub async fn output_over_the_bound_is_cut_and_killed(subject: &Subject) {
     assert_eq!(subject.sh(&handle, "echo on").await.stdout.head, b"on\n");
 }
 
+/// The bound holds also for a program that has ended before its output was read.
+pub async fn a_fast_end_does_not_beat_the_bound(subject: &Subject) {
+    let handle = subject.environment().await;
+    for _ in 0..5 {
+        let call = Call::argv(&["head", "-c", "2000", "/dev/zero"]).output_bytes_max(1000);
+        let result = subject.run(&handle, call).await.expect("a result");
+        assert_eq!((result.exit_code, result.killed_by), (None, Some(KillReason::OutputLimit)));
+    }
+}
+
 /// One bound for both streams.
 pub async fn both_streams_share_the_bound(subject: &Subject) {
     let handle = subject.environment().await;

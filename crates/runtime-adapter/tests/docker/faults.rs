@@ -160,7 +160,8 @@ async fn an_engine_that_is_down_is_told_and_everything_recovers() {
             let refused = subject.adapter.execution.provision(subject.spec()).await;
             assert!(refused.as_ref().is_err_and(unreachable), "{refused:?}");
             let refused = subject.run(&handle, Call::sh("true")).await;
-            assert!(matches!(&refused, Err(ExecuteError::Port(error)) if unreachable(error)), "{refused:?}");
+            let not_run = PortError::Unavailable { code: "engine_unreachable", effect_possible: false };
+            assert_eq!(refused, Err(not_run.into()));
             assert!(subject.adapter.execution.ping().await.is_err_and(|error| unreachable(&error)));
             assert!(subject.adapter.inventory.list().await.is_err_and(|error| unreachable(&error)));
             let destroyed = subject.adapter.execution.destroy(handle.environment_id).await;
