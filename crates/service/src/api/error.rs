@@ -37,24 +37,6 @@ pub enum ServiceError {
         /// `lease`, `command`, `run`, `file`, `route`.
         what: &'static str,
     },
-    /// The method does not exist on this resource.
-    #[error("the method is not allowed here")]
-    MethodNotAllowed,
-    /// The `Host` of the request is not ours.
-    #[error("this host is not served here")]
-    MisdirectedRequest,
-    /// The content type is not the one needed.
-    #[error("the content type must be {expected}")]
-    UnsupportedMediaType {
-        /// The one needed.
-        expected: &'static str,
-    },
-    /// The body is larger than the interface takes.
-    #[error("the body is larger than {limit_bytes} bytes")]
-    BodyTooLarge {
-        /// The bound.
-        limit_bytes: u64,
-    },
     /// argv and environment, one argument, or standard input are larger than a command may have.
     #[error("{what} is larger than {limit_bytes} bytes; pass large data through standard input or a file")]
     CommandTooLarge {

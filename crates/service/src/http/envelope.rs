@@ -13,8 +13,8 @@ use axum::response::{IntoResponse, Response};
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use super::host;
 use super::problem::{Code, Problem};
+use super::{host, unread};
 use crate::api::ServiceError;
 use crate::supervise::{Supervisor, TaskLost};
 
@@ -29,6 +29,7 @@ pub(super) async fn envelope(State(supervisor): State<Supervisor>, request: Requ
     let route = request.extensions().get::<MatchedPath>().map_or("-", MatchedPath::as_str).to_owned();
     let span = tracing::info_span!("http_request", request_id, %method, route);
     let start = Instant::now();
+    let (request, rest) = unread::watched(request);
     let handled = async move {
         match host::check(&request) {
             Ok(()) => next.run(request).await,
@@ -44,6 +45,7 @@ pub(super) async fn envelope(State(supervisor): State<Supervisor>, request: Requ
     let code = response.extensions().get::<Problem>().map(|problem| problem.code().as_str());
     span.in_scope(|| tracing::debug!(status, code, elapsed_ms, "answered"));
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+        rest.drop_it().await;
         let document = serde_json::to_vec(&problem.document(&request_id)).unwrap_or_default();
         *response.body_mut() = Body::from(document);
     }

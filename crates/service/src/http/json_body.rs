@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, FromRequestParts as _, Request};
 use axum::http::{HeaderMap, header};
 use futures::StreamExt as _;
@@ -22,8 +22,6 @@ use crate::api::{Idempotency, RequestCtx};
 
 /// Longest time for a JSON body to arrive.
 const BODY_DEADLINE: Duration = Duration::from_secs(60);
-/// Of a body that is too large this much more is read and dropped, so that the client gets to read the answer.
-const DRAIN_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// A JSON body of one kind of request.
 pub(super) trait RequestBody: DeserializeOwned {
@@ -84,7 +82,6 @@ async fn read(headers: &HeaderMap, body: Body, limit_bytes: usize) -> Result<Byt
     let declared = single(headers, &header::CONTENT_LENGTH)?.and_then(|text| text.parse::<u64>().ok());
     let late = || Problem::new(Code::RequestTimeout, "the body did not arrive within 60 s");
     if declared.is_some_and(|bytes| bytes > limit_bytes as u64) {
-        drain(body).await;
         return Err(too_large());
     }
     let mut chunks = body.into_data_stream();
@@ -99,18 +96,7 @@ async fn read(headers: &HeaderMap, body: Body, limit_bytes: usize) -> Result<Byt
         }
         Ok(Bytes::from(whole))
     };
-    let outcome = tokio::time::timeout(BODY_DEADLINE, whole).await.map_err(|_| late())?;
-    if outcome.is_err() {
-        drain(Body::from_stream(chunks)).await;
-    }
-    outcome
-}
-
-/// Reads and drops some more of a refused body.
-async fn drain(body: Body) {
-    let dropped = to_bytes(body, DRAIN_BYTES_MAX);
-    // Whatever comes of it, the answer is the same.
-    let _ = tokio::time::timeout(Duration::from_secs(2), dropped).await;
+    tokio::time::timeout(BODY_DEADLINE, whole).await.map_err(|_| late())?
 }
 
 fn expect_json(headers: &HeaderMap) -> Result<(), Problem> {

@@ -1,7 +1,7 @@
 //! HTTP: the only interface over a network. A request walks through these files in this order:
 //!
 //! ```text
-//! envelope   an id, a task of its own; at the end the problem document, when there is one
+//! envelope   an id, a task of its own; at the end the problem document, when there is one (unread: what is left of the body)
 //! host       a foreign Host is refused
 //! context    who asks (bearer token), under which key, from which position on
 //! query, json_body, raw_path    parameters, body and file path, bounded and read strictly
@@ -27,6 +27,7 @@ mod routes;
 mod shapes;
 mod strict_json;
 mod text;
+mod unread;
 
 use std::sync::Arc;
 

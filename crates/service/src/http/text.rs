@@ -1,36 +1,16 @@
 //! Foreign text in our own sentences: bounded, and with nothing in it that a terminal or a reader could mistake.
 
-use std::fmt::Write as _;
+use projections::timeline::Escaped;
 
 /// Characters of foreign text that a message repeats at most.
 const QUOTED_CHARS_MAX: usize = 200;
 
-/// `text` as a message may repeat it: control, direction and line-separator characters written as `\u{..}`, cut after
-/// 200 characters.
+/// `text` as a message may repeat it: escaped as everywhere in the house, cut after 200 characters.
 pub(super) fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len().min(QUOTED_CHARS_MAX) + 2);
-    let mut chars = text.chars();
-    for c in chars.by_ref().take(QUOTED_CHARS_MAX) {
-        if is_plain(c) {
-            out.push(c);
-        } else {
-            // Writing to a String cannot fail.
-            let _ = write!(out, "{}", c.escape_unicode());
-        }
+    match text.char_indices().nth(QUOTED_CHARS_MAX) {
+        None => Escaped(text).to_string(),
+        Some((end, _)) => format!("{}…", Escaped(&text[..end])),
     }
-    if chars.next().is_some() {
-        out.push('…');
-    }
-    out
-}
-
-/// Neither a control character (C0, C1, DEL), nor one that changes the direction or the line of the text around it.
-fn is_plain(c: char) -> bool {
-    !c.is_control()
-        && !matches!(
-            c,
-            '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
-        )
 }
 
 /// One reference token of a JSON pointer (RFC 6901), bounded like [`quoted`].
@@ -45,7 +25,7 @@ mod tests {
     #[test]
     fn nothing_that_moves_a_cursor_survives() {
         assert_eq!(quoted("a\u{1b}[2Jb"), "a\\u{1b}[2Jb");
-        assert_eq!(quoted("x\u{202e}y\u{2028}\u{9b}\n"), "x\\u{202e}y\\u{2028}\\u{9b}\\u{a}");
+        assert_eq!(quoted("x\u{202e}y\u{2028}\u{9b}\n"), "x\\u{202e}y\\u{2028}\\u{9b}\\n");
         assert_eq!(quoted("plain äöü 漢字"), "plain äöü 漢字");
     }
 
