@@ -118,6 +118,8 @@ impl Drop for EmbeddedPostgres {
     fn drop(&mut self) {
         if self.running {
             self.cluster.request_stop();
+            // Open sessions do not need it any more, and new ones are not wanted.
+            let _ = std::fs::remove_dir_all(self.urls.socket_dir());
         }
     }
 }

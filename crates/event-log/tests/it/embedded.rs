@@ -72,7 +72,9 @@ async fn a_killed_server_is_replaced_and_its_stale_lock_removed() {
     let server = EmbeddedPostgres::start(dir.path()).await.unwrap();
     let pid = postmaster_pid(&dir.path().join("postgres/data"));
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL).unwrap();
+    let socket_dir = server.urls().socket_dir().to_owned();
     drop(server);
+    assert!(!socket_dir.exists());
     let again = EmbeddedPostgres::start(dir.path()).await.unwrap();
     assert_ne!(postmaster_pid(&dir.path().join("postgres/data")), pid);
     assert_eq!(query(&again.append_url(), "SELECT current_user::text").await, "leasehold_append");

@@ -172,6 +172,7 @@ async fn t35_everything_resumes_when_the_database_comes_back() {
     let appended = log.append(request(&log, &run_stream(1), Expected::Any)).await.unwrap();
     assert_eq!((appended.first_position, appended.tip.version), (Position(2), Version(2)));
     assert!(log.status().silent_for < Duration::from_secs(5));
+    assert!(log.status().appending);
     server.stop().await.unwrap();
 }
 
