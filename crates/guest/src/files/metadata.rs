@@ -16,12 +16,13 @@ pub(super) fn size_bytes(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
 }
 
-/// What changes when content changes: size, mtime and ctime (nanoseconds).
+/// What changes when content changes: size, inode, mtime and ctime. Times in nanoseconds since 1970 UTC, wrapped
+/// around after 584 years: they are only compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) size_bytes: u64,
-    mtime: (i64, u64),
-    ctime: (i64, u64),
+    mtime_ns: i64,
+    ctime_ns: i64,
     inode: u64,
 }
 
@@ -29,11 +30,15 @@ impl Stamp {
     pub(super) fn of(stat: &Stat) -> Self {
         Self {
             size_bytes: size_bytes(stat),
-            mtime: (stat.st_mtime, stat.st_mtime_nsec),
-            ctime: (stat.st_ctime, stat.st_ctime_nsec),
+            mtime_ns: wrapped_ns(stat.st_mtime, stat.st_mtime_nsec),
+            ctime_ns: wrapped_ns(stat.st_ctime, stat.st_ctime_nsec),
             inode: stat.st_ino,
         }
     }
+}
+
+fn wrapped_ns(seconds: i64, nanoseconds: u64) -> i64 {
+    seconds.wrapping_mul(1_000_000_000).wrapping_add_unsigned(nanoseconds)
 }
 
 pub(super) fn mtime_us(stat: &Stat) -> i64 {

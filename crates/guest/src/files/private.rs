@@ -96,13 +96,13 @@ impl Private {
     }
 
     /// Removes what an earlier process left unfinished.
-    pub(super) fn clean(&self) -> Result<(), Failure> {
+    pub(super) fn clean(&self, cancelled: &dyn Fn() -> bool) -> Result<(), Failure> {
         let entries: Vec<CString> = Dir::read_from(&self.directory)?
             .map(|entry| entry.map(|entry| entry.file_name().to_owned()))
             .collect::<Result<_, _>>()?;
         for name in entries {
             if !matches!(name.as_bytes(), b"." | b"..") && name.as_bytes() != nonce_name().as_bytes() {
-                self.remove(name)?;
+                self.remove(name, cancelled)?;
             }
         }
         Ok(())
@@ -116,8 +116,8 @@ impl Private {
     }
 
     /// Deletes something of the private directory, with everything below it: entries deleted. Nested directories
-    /// are moved up first, so depth does not matter.
-    pub(super) fn remove(&self, name: CString) -> Result<u64, Failure> {
+    /// are moved up first, so depth does not matter. What a cancel leaves behind is found by the next `clean`.
+    pub(super) fn remove(&self, name: CString, cancelled: &dyn Fn() -> bool) -> Result<u64, Failure> {
         let stat = statat(&self.directory, &name, AtFlags::SYMLINK_NOFOLLOW)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
             unlinkat(&self.directory, &name, AtFlags::empty())?;
@@ -129,7 +129,7 @@ impl Private {
             let directory = subdirectory(&self.directory, &name)?;
             let mut tries = 0;
             loop {
-                removed += self.empty(&directory, &mut pending)?;
+                removed += self.empty(&directory, &mut pending, cancelled)?;
                 match unlinkat(&self.directory, &name, AtFlags::REMOVEDIR) {
                     Ok(()) => break,
                     // A process that still has it open keeps filling it.
@@ -142,9 +142,17 @@ impl Private {
         Ok(removed)
     }
 
-    fn empty(&self, directory: &OwnedFd, pending: &mut VecDeque<CString>) -> Result<u64, Failure> {
+    fn empty(
+        &self,
+        directory: &OwnedFd,
+        pending: &mut VecDeque<CString>,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<u64, Failure> {
         let mut removed = 0;
         for entry in Dir::read_from(directory)? {
+            if cancelled() {
+                return Err(FilesErrorCode::Cancelled.into());
+            }
             let entry = entry?;
             let name = entry.file_name();
             if matches!(name.to_bytes(), b"." | b"..") {

@@ -14,6 +14,7 @@ pub(super) fn remove(
     id: u32,
     path: &[u8],
     recursive: bool,
+    cancelled: &dyn Fn() -> bool,
 ) -> Result<Response, Failure> {
     let path = checked(path)?;
     let (parent, name) = workspace.parent(&path)?;
@@ -24,7 +25,7 @@ pub(super) fn remove(
         let taken = ready.private.take(&parent, name)?;
         snapshot.forget(path.as_bytes());
         drop(snapshot);
-        ready.private.remove(taken)?
+        ready.private.remove(taken, cancelled)?
     } else {
         let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         unlinkat(&parent, name, flags)?;

@@ -311,7 +311,10 @@ impl Service {
                 read::stat(workspace, id, &path)
             }
             Request::Remove { id, path, recursive } => {
-                remove::remove(workspace, self.ready()?, id, &path, recursive)
+                let ready = self.ready()?;
+                cancellable(conversation, |cancelled| {
+                    remove::remove(workspace, ready, id, &path, recursive, cancelled)
+                })
             }
             // The reader of the channel keeps these.
             Request::Hello(_)
@@ -337,7 +340,7 @@ impl Service {
     ) -> Result<Usage, Failure> {
         private.check_nonce(&nonce)?;
         if self.ready.get().is_none() {
-            private.clean()?;
+            cancellable(conversation, |cancelled| private.clean(cancelled))?;
         }
         let ready = self.ready.get_or_init(|| Ready { owner, private, nonce, snapshot: Mutex::default() });
         cancellable(conversation, |cancelled| {

@@ -17,9 +17,18 @@ use super::metadata::{Stamp, kind, size_bytes};
 use super::walk::{Below, Found, walk};
 use super::workspace::Workspace;
 
-/// Most paths remembered, and most bytes of them: beyond, the workspace cannot be measured.
-const MAX_RECORDS: usize = 1_100_000;
-const MAX_KEY_BYTES: usize = 96 << 20;
+/// Most memory a baseline, and a walk beside it, may take in bytes: room for a million files, and well within the
+/// container's. Beyond, the workspace cannot be measured.
+const MAX_MEMORY_BYTES: usize = 240 << 20;
+
+/// What one remembered path costs besides its bytes: half empty nodes of the map, the path's own allocation.
+const RECORD_BYTES: usize = 208;
+
+/// What one changed record costs until the walk ends, besides its path: the list may grow by doubling.
+const MODIFIED_BYTES: usize = 320;
+
+/// What one inode with several names costs during a walk.
+const LINKED_BYTES: usize = 40;
 
 /// A path, or for one that is too long to be addressed, NUL, its digest and its length: no path holds NUL.
 type Key = Box<[u8]>;
@@ -31,9 +40,9 @@ struct Record {
     /// Of the content, or of a link's target. `None`: could not be read unchanged, or not within the budget.
     sha256: Option<[u8; 32]>,
     /// Number of the walk that saw it last.
-    seen: u64,
+    seen: u32,
     /// Number of the walk that saw it first.
-    born: u64,
+    born: u32,
 }
 
 /// The baseline.
@@ -41,7 +50,7 @@ struct Record {
 pub(super) struct Snapshot {
     records: BTreeMap<Key, Record>,
     key_bytes: usize,
-    walks: u64,
+    walks: u32,
 }
 
 /// What a walk found out.
@@ -65,6 +74,7 @@ impl Snapshot {
         let mut meter = Meter::default();
         let mut first = First { max: max_changes, changes: BTreeMap::new(), total: 0 };
         let mut modified: Vec<(Key, Record)> = Vec::new();
+        let mut modified_bytes = 0;
         let walked = walk(workspace.root(), b"", |found| {
             if cancelled() {
                 return Err(FilesErrorCode::Cancelled.into());
@@ -75,7 +85,11 @@ impl Snapshot {
                 return Ok(Below::Enter);
             }
             if let Some((key, record)) = self.look(workspace, found, &mut first, budget, cancelled)? {
+                modified_bytes += MODIFIED_BYTES + key.len();
                 modified.push((key, record));
+            }
+            if self.memory_bytes() + modified_bytes + meter.memory_bytes() > MAX_MEMORY_BYTES {
+                return Err(FilesErrorCode::CannotMeasure.into());
             }
             Ok(Below::Skip)
         });
@@ -126,9 +140,6 @@ impl Snapshot {
         }
         first.add(&key, ChangeKind::Created, &record);
         self.insert(key, record);
-        if self.records.len() > MAX_RECORDS || self.key_bytes > MAX_KEY_BYTES {
-            return Err(FilesErrorCode::CannotMeasure.into());
-        }
         Ok(None)
     }
 
@@ -159,6 +170,10 @@ impl Snapshot {
             }
             !is_gone
         });
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.records.len() * RECORD_BYTES + self.key_bytes
     }
 
     fn insert(&mut self, key: Key, record: Record) {
@@ -238,6 +253,10 @@ struct Meter {
 }
 
 impl Meter {
+    fn memory_bytes(&self) -> usize {
+        self.linked.len() * LINKED_BYTES
+    }
+
     fn add(&mut self, stat: &Stat) {
         let is_directory = kind(stat) == EntryKind::Directory;
         if !is_directory && stat.st_nlink > 1 && !self.linked.insert(stat.st_ino) {
@@ -291,4 +310,36 @@ fn is_same_content(old: &Record, new: &Record) -> bool {
                 old.sha256.is_some() && old.sha256 == new.sha256
             }
         }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resident_bytes() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
+    }
+
+    #[test]
+    fn a_baseline_takes_no_more_memory_than_it_is_charged() {
+        let stamp = Stamp::of(&rustix::fs::stat("/").unwrap());
+        let record = Record { kind: EntryKind::File, stamp, sha256: Some([7; 32]), seen: 1, born: 1 };
+        // Kept, so that the second one takes nothing that the first one gave back.
+        let mut kept = Vec::new();
+        for is_sorted in [true, false] {
+            let mut snapshot = Snapshot::default();
+            let before = resident_bytes();
+            for index in 0..200_000_u32 {
+                let place = if is_sorted { index } else { index.wrapping_mul(2_654_435_761) };
+                snapshot.insert(key_of(format!("{place:010}").as_bytes()), record.clone());
+            }
+            let taken = resident_bytes().saturating_sub(before);
+            assert!(taken > 200_000 * size_of::<Record>(), "{taken} bytes: something was measured");
+            assert!(taken <= snapshot.memory_bytes(), "{taken} > {}", snapshot.memory_bytes());
+            kept.push(snapshot);
+        }
+        const { assert!(1_000_000 * (RECORD_BYTES + 40) < MAX_MEMORY_BYTES, "a million files fit") };
+    }
 }

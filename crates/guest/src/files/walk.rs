@@ -15,8 +15,11 @@ use rustix::io::Errno;
 use super::failure::Failure;
 use super::workspace::subdirectory;
 
-/// Most bytes of directory names remembered at once.
+/// Most memory of directory names remembered at once, in bytes.
 const PENDING_MAX_BYTES: usize = 64 << 20;
+
+/// What a remembered name costs besides its bytes: its place in a list that grows by doubling, its allocation.
+const PENDING_NAME_BYTES: usize = 64;
 
 /// One thing in the tree.
 pub(super) struct Found<'a> {
@@ -56,7 +59,7 @@ pub(super) fn walk(
     while let Some(level) = levels.last_mut() {
         path.truncate(level.path_bytes);
         if let Some(name) = level.pending.pop() {
-            pending_bytes -= name.count_bytes();
+            pending_bytes -= name.count_bytes() + PENDING_NAME_BYTES;
             let child = match subdirectory(&current, &name) {
                 Ok(child) => child,
                 // Gone, or something else by now.
@@ -115,7 +118,7 @@ fn read(
         let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         let below = visit(&Found { path, parent: directory.as_fd(), name, stat })?;
         if is_directory && below == Below::Enter {
-            *pending_bytes += name.count_bytes();
+            *pending_bytes += name.count_bytes() + PENDING_NAME_BYTES;
             if *pending_bytes > PENDING_MAX_BYTES {
                 return Err(FilesErrorCode::CannotMeasure.into());
             }

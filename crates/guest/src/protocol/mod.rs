@@ -53,4 +53,4 @@ pub const MAX_NONCE_BYTES: usize = 64;
 pub const NONCE_FILE: &str = ".leasehold/nonce";
 
 /// Longest workspace-relative path carried verbatim, in bytes.
-pub const MAX_PATH_BYTES: usize = 4096;
+pub const MAX_PATH_BYTES: usize = policy::PATH_BYTES_MAX;
