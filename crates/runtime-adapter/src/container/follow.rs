@@ -49,9 +49,10 @@ pub(super) struct Followed {
     pub(super) exited: Option<Exited>,
     pub(super) pump: Option<StdinPump>,
     pub(super) started_at: Instant,
-    pub(super) base: Counters,
+    base: Counters,
     stream: CommandStream,
     sink: Arc<dyn OutputSink>,
+    started: bool,
     outputs_open: u8,
     stdout_consumed: u32,
     stderr_consumed: u32,
@@ -84,6 +85,7 @@ impl Followed {
             base,
             stream,
             sink,
+            started: false,
             outputs_open: 2,
             stdout_consumed: 0,
             stderr_consumed: 0,
@@ -141,7 +143,10 @@ impl Followed {
             };
             let Some(event) = event else { return FollowEnd::ChannelEnded };
             match event {
-                SpawnEvent::Started => crash_points.reach("after_start_frame"),
+                SpawnEvent::Started => {
+                    self.started = true;
+                    crash_points.reach("after_start_frame");
+                }
                 SpawnEvent::StartFailed { exit_code, message } => {
                     return FollowEnd::StartFailed { exit_code, message };
                 }
@@ -149,6 +154,9 @@ impl Followed {
                     self.exited = Some(exited);
                     deadline = Instant::now() + DRAIN_DEADLINE;
                 }
+                // The guest tells what was counted before the program ran; what is counted after its end is not its own.
+                SpawnEvent::Counters(counters) if !self.started => self.base = counters,
+                SpawnEvent::Counters(_) if self.exited.is_some() => {}
                 SpawnEvent::Counters(counters) => {
                     let counts = !command.background || !environment.foreground_runs.load(Ordering::SeqCst);
                     if let Some(end) = self.counted(environment, counters).filter(|_| counts) {

@@ -17,7 +17,7 @@ use crate::changes::ChangeTracker;
 use crate::ports::PortError;
 
 /// How long one look at the whole workspace may take, and how often it is tried.
-const DIFF_DEADLINE: Duration = Duration::from_secs(30);
+const DIFF_DEADLINE: Duration = Duration::from_secs(45);
 const DIFF_TRIES: u32 = 3;
 const DIFF_PAUSE: Duration = Duration::from_millis(100);
 

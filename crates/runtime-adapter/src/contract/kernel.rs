@@ -23,7 +23,7 @@ macro_rules! kernel_suite {
                 commands_have_no_rights, the_private_directory_is_out_of_reach,
                 a_heredoc_then_another_command, many_files_do_not_matter_to_the_next_command,
                 memory_is_enforced_with_evidence, an_innocent_command_after_an_oom_is_left_alone,
-                slow_readers_cost_no_outcome, a_fork_flood_is_ended,
+                slow_readers_cost_no_outcome, sparse_giants_do_not_hold_the_outcome, a_fork_flood_is_ended,
                 a_file_that_changes_while_read_is_refused, modes_and_sockets_through_the_port,
                 a_cancelled_process_is_gone, many_with_short_limits_do_not_deadlock,
                 killing_everything_reaches_only_ones_own;
@@ -186,6 +186,18 @@ pub async fn slow_readers_cost_no_outcome(subject: &Subject) {
     while let Some(reader) = waiting.next().await {
         drop(reader.expect("the turn of the others has come"));
     }
+}
+
+/// Huge files that cost no disk cost no outcome either: they are listed without a digest, in bounded time.
+pub async fn sparse_giants_do_not_hold_the_outcome(subject: &Subject) {
+    let handle = subject.environment().await;
+    let started = std::time::Instant::now();
+    let result = subject
+        .sh(&handle, "for i in 1 2 3 4; do truncate -s 200M f$i; truncate -s 8E g$i; done; echo made")
+        .await;
+    assert_eq!((result.killed_by, result.stdout.head.as_slice()), (None, &b"made\n"[..]));
+    assert_eq!(subject.sh(&handle, "echo next").await.stdout.head, b"next\n");
+    assert!(started.elapsed() < Duration::from_secs(60));
 }
 
 /// Forks that go on being refused are PIDS.
