@@ -89,24 +89,6 @@ impl Client {
         command
     }
 
-    /// Every event of a run, in order.
-    pub async fn events(&self, run: Uuid) -> Vec<Value> {
-        self.events_with(run, 0).await
-    }
-
-    /// Every event of a run, in order, the one at `position` among them (if it is of the run).
-    ///
-    /// # Panics
-    /// When they are more than a page, or cannot be read.
-    pub async fn events_with(&self, run: Uuid, position: u64) -> Vec<Value> {
-        let request = self
-            .request(Method::GET, &format!("/v1/runs/{run}/events?limit=1000"))
-            .header("Leasehold-Min-Position", position);
-        let (status, page) = answer(request.send().await.expect("an answer")).await;
-        assert_eq!((status, &page["next_cursor"]), (200, &Value::Null), "{page}");
-        page["items"].as_array().expect("items").clone()
-    }
-
     /// Waits until `condition` holds of the JSON at `path`; answers that JSON.
     ///
     /// # Panics

@@ -10,13 +10,15 @@ use event_log::{EventLog, LogConfig};
 use events::event::command::InterruptCause;
 use events::spec::{ImageDigest, Mechanism};
 use events::{NodeId, Position};
+use reqwest::Method;
 use runtime_adapter::fake::FakeAdapter;
+use serde_json::Value;
 use service::composition::{Database, Foundation, Runtime, Service};
 use service::config::{Config, Sources};
 use service::environments::Ports;
 use service::supervise::Outcome;
 use service::tokens::{Tokens, generate};
-use tests::api::Client;
+use tests::api::{Client, answer};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -80,6 +82,20 @@ impl Api {
     /// The log's next position: equal before and after means that nothing was recorded.
     pub(super) async fn head(&self) -> Position {
         self.log.head().await.expect("the log answers")
+    }
+
+    /// GET of what the log holds now: the answer of a write does not wait for the views, a read does when it is asked to.
+    pub(super) async fn get(&self, path: &str) -> (u16, Value) {
+        let last = self.head().await.get() - 1;
+        let request = self.request(Method::GET, path).header("Leasehold-Min-Position", last);
+        answer(request.send().await.expect("an answer")).await
+    }
+
+    /// Every event of a run, in order, up to what the log holds now.
+    pub(super) async fn events(&self, run: Uuid) -> Vec<Value> {
+        let (status, page) = self.get(&format!("/v1/runs/{run}/events?limit=1000")).await;
+        assert_eq!((status, &page["next_cursor"]), (200, &Value::Null), "{page}");
+        page["items"].as_array().expect("items").clone()
     }
 
     /// The sandbox of an environment dies.

@@ -119,11 +119,11 @@ codes! {
     QueueFull = "queue_full", TOO_MANY_REQUESTS, "Too many commands are waiting", retry, unchanged;
     /// A fault of the service.
     Internal = "internal", INTERNAL_SERVER_ERROR, "The service failed", give_up, unknown;
-    /// The log, or another part that every request needs, did not answer.
+    /// The log, or another part that every request needs, did not answer; a write may have happened.
     Unavailable = "unavailable", SERVICE_UNAVAILABLE, "The service cannot do this now", retry, unknown;
     /// The environment could not be made, or the runtime does not answer; no command was accepted.
     EnvironmentUnavailable = "environment_unavailable", SERVICE_UNAVAILABLE, "The environment could not be provisioned", retry, unchanged;
-    /// The read model did not reach the asked position in time.
+    /// The read model did not get there in time; never answered once something was written.
     ProjectionBehind = "projection_behind", SERVICE_UNAVAILABLE, "The read model is behind", retry, unchanged;
     /// A file transfer took longer than its deadline.
     TransferTimeout = "transfer_timeout", GATEWAY_TIMEOUT, "The transfer took too long", retry, unknown;
