@@ -6,5 +6,6 @@ mod architecture;
 mod faults;
 mod flow;
 mod http;
+mod inputs;
 mod openapi;
 mod reconcile;

@@ -9,6 +9,7 @@ use tests::process::{Options, Service, data_dir, docker, id, left_in_engine};
 use tokio::io::copy_bidirectional;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 /// Waits until the engine holds exactly the expected number of this log's objects.
 async fn wait_for_left(log_id: &str, expected: usize) {
@@ -142,20 +143,23 @@ async fn a_sandbox_that_dies_is_recorded_as_lost_and_never_replaced_in_its_epoch
 }
 
 /// A socket in front of the engine's, that can be cut and restored.
-struct Cuttable {
-    socket: PathBuf,
+pub(crate) struct Cuttable {
+    pub(crate) socket: PathBuf,
     open: Arc<watch::Sender<bool>>,
+    _accepting: JoinSet<()>,
 }
 
 impl Cuttable {
-    fn start(folder: &Path) -> Self {
+    pub(crate) fn start(folder: &Path) -> Self {
         let socket = folder.join("engine.sock");
         let listener = UnixListener::bind(&socket).expect("the socket can be bound");
         let (open, state) = watch::channel(true);
-        tokio::task::spawn(async move {
+        let mut accepting = JoinSet::new();
+        accepting.spawn(async move {
+            let mut connections = JoinSet::new();
             while let Ok((mut client, _)) = listener.accept().await {
                 let mut state = state.clone();
-                tokio::task::spawn(async move {
+                connections.spawn(async move {
                     if !*state.borrow_and_update() {
                         return;
                     }
@@ -167,10 +171,10 @@ impl Cuttable {
                 });
             }
         });
-        Self { socket, open: Arc::new(open) }
+        Self { socket, open: Arc::new(open), _accepting: accepting }
     }
 
-    fn set(&self, open: bool) {
+    pub(crate) fn set(&self, open: bool) {
         self.open.send_replace(open);
     }
 }

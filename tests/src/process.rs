@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 use uuid::Uuid;
 
@@ -18,13 +19,16 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Service {
     child: Child,
     data: PathBuf,
+    runs_its_database: bool,
     /// `http://127.0.0.1:PORT`.
     pub url: String,
     /// The development token.
     pub token: String,
-    /// Audit role's address of the embedded database.
+    /// Audit role's address of the database.
     pub database_url: String,
     client: reqwest::Client,
+    /// The highest position of any answer so far: what a reader must have folded to see everything that was answered.
+    seen: AtomicU64,
 }
 
 /// How to start it.
@@ -36,6 +40,8 @@ pub struct Options {
     pub crash_point: Option<&'static str>,
     /// More variables, for example a shorter grace.
     pub variables: Vec<(&'static str, String)>,
+    /// Append, project and audit addresses of a database that the test runs; without them the service runs its own (`--dev`).
+    pub database: Option<[String; 3]>,
 }
 
 impl Options {
@@ -79,21 +85,21 @@ impl Service {
     pub async fn start(data: &Path, options: &Options) -> Self {
         let mut command = command(&program("leasehold"));
         command
-            .args([
-                "serve",
-                "--dev",
-                "--json",
-                "--listen",
-                "127.0.0.1:0",
-                "--mechanism",
-                options.mechanism,
-                "--data",
-            ])
+            .args(["serve", "--json", "--listen", "127.0.0.1:0", "--mechanism", options.mechanism, "--data"])
             .arg(data)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .kill_on_drop(true);
+        match &options.database {
+            None => drop(command.arg("--dev")),
+            Some([append, project, audit]) => {
+                command
+                    .env("LEASEHOLD_DATABASE_APPEND_URL", append)
+                    .env("LEASEHOLD_DATABASE_PROJECT_URL", project)
+                    .env("LEASEHOLD_DATABASE_AUDIT_URL", audit);
+            }
+        }
         if let Some(point) = options.crash_point {
             command.env("LEASEHOLD_CRASH_POINT", point);
         }
@@ -112,15 +118,16 @@ impl Service {
         Self {
             child,
             data: data.to_path_buf(),
+            runs_its_database: options.database.is_none(),
             url: text("url"),
             token: text("token"),
             database_url: text("database_url"),
             client: reqwest::Client::new(),
+            seen: AtomicU64::new(0),
         }
     }
 
     /// A request with the token.
-    #[must_use]
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.client.request(method, format!("{}{path}", self.url)).bearer_auth(&self.token)
     }
@@ -130,7 +137,7 @@ impl Service {
     /// # Panics
     /// When no answer comes.
     pub async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
-        answer(self.request(Method::POST, path).json(body).send().await.expect("an answer")).await
+        self.noted(answer(self.request(Method::POST, path).json(body).send().await.expect("an answer")).await)
     }
 
     /// GET; answers status and JSON.
@@ -138,7 +145,14 @@ impl Service {
     /// # Panics
     /// When no answer comes.
     pub async fn get(&self, path: &str) -> (u16, Value) {
-        answer(self.request(Method::GET, path).send().await.expect("an answer")).await
+        self.noted(answer(self.request(Method::GET, path).send().await.expect("an answer")).await)
+    }
+
+    fn noted(&self, (status, value): (u16, Value)) -> (u16, Value) {
+        if let Some(position) = value["position"].as_u64() {
+            self.seen.fetch_max(position, Ordering::SeqCst);
+        }
+        (status, value)
     }
 
     /// A lease on a fresh run: (run id, lease).
@@ -165,7 +179,7 @@ impl Service {
         command
     }
 
-    /// Every event of a run, in order.
+    /// Every event of a run, in order, those behind every answer so far among them.
     ///
     /// # Panics
     /// When they cannot be read.
@@ -173,7 +187,10 @@ impl Service {
         let mut events = Vec::new();
         let mut path = format!("/v1/runs/{run}/events");
         loop {
-            let (status, page) = self.get(&path).await;
+            let request = self
+                .request(Method::GET, &path)
+                .header("Leasehold-Min-Position", self.seen.load(Ordering::SeqCst));
+            let (status, page) = answer(request.send().await.expect("an answer")).await;
             assert_eq!(status, 200, "{page}");
             events.extend(page["items"].as_array().expect("items").iter().cloned());
             match page["next_cursor"].as_str() {
@@ -248,14 +265,14 @@ impl Service {
         let (client, connection) = tokio_postgres::connect(&self.database_url, tokio_postgres::NoTls)
             .await
             .expect("the audit role connects");
-        let driver = tokio::task::spawn(connection);
-        let row = client
-            .query_one("SELECT log_id::text FROM log.log_meta", &[])
-            .await
-            .expect("log_meta is readable");
-        drop(client);
-        driver.await.expect("joined").expect("the connection ends well");
-        row.get(0)
+        let query = async move {
+            let row = client.query_one("SELECT log_id::text FROM log.log_meta", &[]).await;
+            row.expect("log_meta is readable").get(0)
+        };
+        // The connection ends when its client is dropped.
+        let (log_id, ended) = tokio::join!(query, connection);
+        ended.expect("the connection ends well");
+        log_id
     }
 
     /// Runs the audit tool on this service's data.
@@ -263,14 +280,39 @@ impl Service {
     /// # Panics
     /// When it cannot be started.
     pub async fn replay(&self, arguments: &[&str]) -> Output {
-        command(&program("leasehold-replay"))
-            .arg("--data")
-            .arg(&self.data)
+        let mut command = command(&program("leasehold-replay"));
+        if self.runs_its_database {
+            command.arg("--data").arg(&self.data);
+        } else {
+            command.args(["--database-url", &self.database_url]);
+        }
+        command.args(arguments).stdin(Stdio::null()).output().await.expect("leasehold-replay runs")
+    }
+
+    /// Runs `leasehold` as a user does, pointed at this service, with `stdin` as its standard input.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub async fn cli(&self, arguments: &[&str], stdin: &[u8]) -> Output {
+        let mut child = command(&program("leasehold"))
             .args(arguments)
-            .stdin(Stdio::null())
-            .output()
-            .await
-            .expect("leasehold-replay runs")
+            .env("LEASEHOLD_URL", &self.url)
+            .env("LEASEHOLD_TOKEN", &self.token)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("leasehold starts");
+        let mut input = child.stdin.take().expect("stdin is piped");
+        let (_, output) = tokio::join!(
+            async move {
+                // A program that reads nothing may have ended before.
+                let _ = input.write_all(stdin).await;
+            },
+            tokio::time::timeout(PATIENCE, child.wait_with_output()),
+        );
+        output.expect("it ends in time").expect("its output can be read")
     }
 
     /// The whole log is proven: every leaf, every chain, every projection.

@@ -12,8 +12,9 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
 use events::LeaseId;
-use futures::StreamExt as _;
+use futures::{Stream, StreamExt as _};
 use runtime_adapter::ports::{ByteStream, PortError, WorkspaceEntryKind, WorkspaceError};
 use utoipa::IntoParams;
 
@@ -83,7 +84,27 @@ pub(in crate::http) async fn read_file(
 ) -> Result<Response, Problem> {
     let (lease_id, path) = target(&uri)?;
     let file = app.read_file(&ctx, lease_id, &path).await?;
-    Ok(foreign_bytes(file.size_bytes, Body::from_stream(file.bytes)))
+    Ok(foreign_bytes(file.size_bytes, Body::from_stream(held_back(file.bytes))))
+}
+
+/// Keeps each piece until the next one, or the good end, is there. That a file changed is known after its last byte; a body
+/// that had all its bytes by then would look whole.
+fn held_back(bytes: ByteStream) -> impl Stream<Item = Result<Bytes, WorkspaceError>> {
+    let start = (bytes.fuse(), None::<Bytes>);
+    futures::stream::unfold(start, |(mut bytes, mut held)| async move {
+        loop {
+            match bytes.next().await {
+                Some(Ok(piece)) if piece.is_empty() => {}
+                Some(Ok(piece)) => {
+                    if let Some(before) = held.replace(piece) {
+                        return Some((Ok(before), (bytes, held)));
+                    }
+                }
+                Some(Err(error)) => return Some((Err(error), (bytes, None))),
+                None => return held.map(|last| (Ok(last), (bytes, None))),
+            }
+        }
+    })
 }
 
 /// Size of a file, without its bytes.
@@ -240,6 +261,27 @@ mod tests {
         assert_eq!(of(""), Err(Code::PathRefused));
         assert_eq!(of("/a%g0"), Err(Code::MalformedRequest));
         assert_eq!(of("/a?other=1"), Err(Code::MalformedRequest));
+    }
+
+    #[tokio::test]
+    async fn a_fault_after_the_last_byte_takes_the_last_piece_with_it() {
+        let passed = async |pieces: Vec<Result<&'static [u8], WorkspaceError>>| {
+            let pieces = pieces.into_iter().map(|piece| piece.map(Bytes::from_static));
+            held_back(futures::stream::iter(pieces).boxed()).collect::<Vec<_>>().await
+        };
+        let (one, two) = (Ok(Bytes::from_static(b"one")), Ok(Bytes::from_static(b"two")));
+        assert_eq!(passed(vec![]).await, []);
+        assert_eq!(passed(vec![Ok(b"one")]).await, [one.clone()]);
+        assert_eq!(passed(vec![Ok(b"one"), Ok(b""), Ok(b"two"), Ok(b"")]).await, [one.clone(), two]);
+        let changed = || Err(WorkspaceError::ChangedDuringRead);
+        assert_eq!(
+            passed(vec![Ok(b"one"), Ok(b"two"), changed()]).await,
+            [one, Err(WorkspaceError::ChangedDuringRead)]
+        );
+        assert_eq!(
+            passed(vec![Ok(b"all"), Ok(b""), changed()]).await,
+            [Err(WorkspaceError::ChangedDuringRead)]
+        );
     }
 
     #[test]
