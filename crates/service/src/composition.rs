@@ -91,9 +91,6 @@ pub enum ComposeError {
     /// The start cannot be recorded.
     #[error("the start cannot be recorded: {0}")]
     Append(#[from] event_log::AppendError),
-    /// What an earlier process left cannot be settled.
-    #[error("what an earlier process left cannot be settled: {0}")]
-    Recover(#[from] crate::api::ServiceError),
 }
 
 impl Foundation {
@@ -197,7 +194,11 @@ impl Service {
                 release_drain: config.release_drain,
             },
         );
-        reconciler.pass().await?;
+        // What an earlier process left is settled before anything new comes. One thing that cannot be settled keeps nobody else
+        // from being served: it shows on readiness, and every pass tries again.
+        if let Err(error) = reconciler.pass().await {
+            tracing::error!(error = %error, "what an earlier process left is not settled");
+        }
         reconciler.start();
         let workspace = WorkspaceService::new(Arc::clone(&runs), environments.clone());
         let app = Arc::new(App::new(AppParts {
@@ -214,6 +215,7 @@ impl Service {
             tokens,
             limits: config.limits,
             environment_cap: config.environment_cap,
+            owner: lock.held(),
         }));
         Ok(Self { app, lock })
     }
@@ -227,10 +229,13 @@ impl Service {
         if !until(drain, || parts.execution.active().is_empty()).await {
             let evidence = Evidence { deadline_ms: Some(deadline_ms), ..Evidence::default() };
             let kill = CancelRequest { reason: KillReason::ServiceShutdown, evidence };
-            for command in parts.execution.active() {
-                parts.execution.cancel(command.command_id, kill.clone());
-            }
-            if !until(OUTCOMES_MAX, || parts.execution.active().is_empty()).await {
+            // Again and again: a request that was admitted just before may accept one more.
+            let killed = || {
+                let active = parts.execution.active();
+                active.iter().for_each(|command| parts.execution.cancel(command.command_id, kill.clone()));
+                active.is_empty()
+            };
+            if !until(OUTCOMES_MAX, killed).await {
                 tracing::error!("commands are left without an outcome; the next start settles them");
             }
         }

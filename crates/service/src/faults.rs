@@ -73,12 +73,24 @@ impl From<TaskLost> for ServiceError {
 }
 
 impl From<PortError> for ServiceError {
+    /// Of a call that found an environment. What may have had its effect is never told as if it had none.
     fn from(error: PortError) -> Self {
         match error {
-            PortError::Unavailable { code, .. } | PortError::Rejected { code } => {
+            PortError::Unavailable { code, effect_possible: true } => Self::Unavailable { reason_code: code },
+            PortError::Unavailable { code, effect_possible: false } => {
                 Self::EnvironmentUnavailable { reason_code: code.to_owned() }
             }
-            PortError::Lost { .. } | PortError::EscapeSuspected { .. } => Self::EnvironmentLost,
+            PortError::Rejected { code: "environment_gone" | "wrong_tenant" | "expired" }
+            | PortError::Lost { .. }
+            | PortError::EscapeSuspected { .. } => Self::EnvironmentLost,
+            PortError::Rejected { code: "busy" } => Self::Conflict,
+            PortError::Rejected { code: "upload_aborted" } => {
+                Self::Malformed { pointer: None, detail: "the upload broke off".to_owned() }
+            }
+            PortError::Rejected { code } => {
+                tracing::error!(code, "the runtime refused a request of ours");
+                Self::Internal
+            }
         }
     }
 }

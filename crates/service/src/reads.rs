@@ -6,7 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use event_log::EventLog;
-use events::{CommandId, LeaseId, Position, TenantId};
+use events::stored::StreamName;
+use events::{CommandId, Event, LeaseId, Position, TenantId, Version};
 use lru::LruCache;
 use projections::{CommandRow, Folded, Lease, Runner, Views};
 
@@ -15,6 +16,10 @@ use crate::runs::RunRef;
 
 /// Longest wait for the views to catch up.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Longest wait for the views before a write is answered from the log.
+const WRITE_PATIENCE: Duration = Duration::from_millis(500);
+/// Events read at a time; no append of ours has more.
+const APPEND_EVENTS: usize = 512;
 /// Leases and commands of which the run is remembered.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(16_384).unwrap();
 
@@ -70,10 +75,7 @@ impl Reads {
     /// # Errors
     /// `ProjectionBehind` after two seconds, or that the log does not answer.
     pub async fn see_all(&self) -> Result<(), ServiceError> {
-        let head = self.log.head().await.map_err(|error| {
-            tracing::warn!(error = %error, "the head of the log could not be read");
-            ServiceError::Unavailable { reason_code: "log_unavailable" }
-        })?;
+        let head = self.log.head().await.map_err(|error| log_fault(&error))?;
         self.runner.wait_until(head, PATIENCE).await.map_err(|_| ServiceError::ProjectionBehind)
     }
 
@@ -123,16 +125,110 @@ impl Reads {
         command_id: CommandId,
         positions: &[Position],
     ) -> Result<Option<CommandRow>, ServiceError> {
-        let recorded = self.log.read_positions(positions).await.map_err(|error| {
-            tracing::warn!(error = %error, "the events of a command could not be read");
-            ServiceError::Unavailable { reason_code: "log_unavailable" }
-        })?;
+        let recorded = self.log.read_positions(positions).await.map_err(|error| log_fault(&error))?;
         let mut folded = Folded::default();
         for event in &recorded {
             folded.next = event.position;
             folded.apply(event).map_err(|_| ServiceError::Internal)?;
         }
         Ok(folded.commands.get(command_id).filter(|command| command.state.is_ended()).cloned())
+    }
+
+    /// The command whose acceptance is at `position`.
+    ///
+    /// # Errors
+    /// When the log does not answer.
+    pub async fn accepted_at(&self, position: Position) -> Result<Option<CommandId>, ServiceError> {
+        let recorded = self.log.read_positions(&[position]).await.map_err(|error| log_fault(&error))?;
+        Ok(recorded.into_iter().find_map(|recorded| match recorded.event {
+            Some(Event::CommandAccepted(accepted)) => Some(accepted.command_id),
+            _ => None,
+        }))
+    }
+
+    /// The lease of the run that was acquired in the append which begins at `position`.
+    ///
+    /// # Errors
+    /// When the log does not answer.
+    pub async fn acquired_at(
+        &self,
+        run: RunRef,
+        position: Position,
+    ) -> Result<Option<LeaseId>, ServiceError> {
+        let recorded = self.log.read_all(position, APPEND_EVENTS).await.map_err(|error| log_fault(&error))?;
+        Ok(recorded.into_iter().find_map(|recorded| match recorded.event {
+            Some(Event::LeaseAcquired(acquired))
+                if recorded.header.tenant == run.tenant
+                    && recorded.header.correlation_id == Some(run.run_id) =>
+            {
+                Some(acquired.lease_id)
+            }
+            _ => None,
+        }))
+    }
+
+    /// A lease after a write at `position`: from the views when they are there soon, else folded from the run itself. A write
+    /// that is on record is never answered as if it were not.
+    ///
+    /// # Errors
+    /// `NotFound`, or that the log does not answer.
+    pub async fn lease_after(
+        &self,
+        run: RunRef,
+        lease_id: LeaseId,
+        position: Position,
+    ) -> Result<Lease, ServiceError> {
+        if self.runner.wait_for(position, WRITE_PATIENCE).await.is_ok()
+            && let Ok(Some(lease)) = self.views.lease(Some(run.tenant), lease_id).await
+        {
+            return Ok(lease);
+        }
+        let folded = self.fold(run).await?;
+        let lease = folded.leases.get(lease_id).cloned().ok_or(ServiceError::NotFound { what: "lease" })?;
+        let of_lease = folded.environments.iter().filter(|known| known.lease_id == lease_id);
+        let environment = of_lease.max_by_key(|known| known.created_position).cloned();
+        Ok(Lease { lease, environment })
+    }
+
+    /// A command after a write at `position`, as [`Reads::lease_after`].
+    ///
+    /// # Errors
+    /// `NotFound`, or that the log does not answer.
+    pub async fn command_after(
+        &self,
+        run: RunRef,
+        command_id: CommandId,
+        position: Option<Position>,
+    ) -> Result<CommandRow, ServiceError> {
+        let seen = match position {
+            Some(position) => self.runner.wait_for(position, WRITE_PATIENCE).await.is_ok(),
+            None => true,
+        };
+        if seen && let Ok(Some(command)) = self.views.command(Some(run.tenant), command_id).await {
+            return Ok(command);
+        }
+        let folded = self.fold(run).await?;
+        folded.commands.get(command_id).cloned().ok_or(ServiceError::NotFound { what: "command" })
+    }
+
+    /// The rows of one run, folded from its stream by the fold of the views.
+    async fn fold(&self, run: RunRef) -> Result<Folded, ServiceError> {
+        let stream = StreamName::run(run.tenant, run.run_id);
+        let mut folded = Folded::default();
+        let mut from = Version(1);
+        loop {
+            let page = self
+                .log
+                .read_stream(&stream, from, APPEND_EVENTS)
+                .await
+                .map_err(|error| log_fault(&error))?;
+            let Some(last) = page.last() else { return Ok(folded) };
+            from = last.header.version.next();
+            for recorded in &page {
+                folded.next = recorded.position;
+                folded.apply(recorded).map_err(|_| ServiceError::Internal)?;
+            }
+        }
     }
 
     /// The run of a lease.
@@ -175,6 +271,15 @@ impl Reads {
     /// Notes the run of a command that was just accepted.
     pub fn remember_command(&self, command_id: CommandId, run: RunRef) {
         self.commands.lock().unwrap_or_else(PoisonError::into_inner).put(command_id, run);
+    }
+}
+
+fn log_fault(error: &event_log::LogError) -> ServiceError {
+    tracing::warn!(error = %error, "the log could not be read");
+    if error.is_retryable() {
+        ServiceError::Unavailable { reason_code: "log_unavailable" }
+    } else {
+        ServiceError::Internal
     }
 }
 

@@ -93,7 +93,7 @@ pub type OutputItems = Pin<Box<dyn Stream<Item = Result<OutputItem, ServiceError
 /// One thing that must work for the service to be of use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadinessCheck {
-    /// `log`, `projections`, `runtime`, `reconciler`.
+    /// `log`, `projections`, `runtime`, `reconciler`, `teardown`, `accepting`.
     pub name: &'static str,
     /// It works.
     pub ok: bool,

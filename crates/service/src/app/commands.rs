@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use events::event::command::KillReason;
 use events::run::RunCommand;
-use events::{CommandId, LeaseId, Position, TenantId};
+use events::{CommandId, LeaseId, Position};
 use projections::{CommandFilter, CommandRow};
 use tokio::time::Instant;
 
@@ -12,6 +12,7 @@ use super::leases::{api_page, view_page};
 use super::{App, permit};
 use crate::api::{CommandRequest, Page, PageRequest, RequestCtx, Scope, ServiceError};
 use crate::execution::{cancelled_by, request_key};
+use crate::runs::RunRef;
 
 impl App {
     /// Accepts a command and waits at most `wait` for its end; the row's `state` says whether it has ended. What was accepted
@@ -31,7 +32,7 @@ impl App {
         let tenant = ctx.principal.tenant;
         let run = self.parts.reads.run_of_lease(tenant, lease_id).await?;
         let accepted = self.parts.execution.accept(ctx, run, lease_id, request).await?;
-        self.await_end(tenant, accepted.command_id, accepted.position, deadline).await
+        self.await_end(run, accepted.command_id, accepted.position, deadline).await
     }
 
     /// Asks for a command's end; the row may still say `running`. Asking again is fine.
@@ -56,7 +57,7 @@ impl App {
             }
         };
         self.parts.execution.cancel(command_id, cancelled_by("client"));
-        self.parts.reads.command(tenant, command_id, Some(position)).await
+        self.parts.reads.command_after(run, command_id, Some(position)).await
     }
 
     /// One command.
@@ -92,7 +93,7 @@ impl App {
     /// The command once it has ended, or as it is at the deadline.
     pub(super) async fn await_end(
         &self,
-        tenant: TenantId,
+        run: RunRef,
         command_id: CommandId,
         position: Option<Position>,
         deadline: Instant,
@@ -107,7 +108,7 @@ impl App {
         let mut folded = self.parts.reads.runner().positions();
         loop {
             folded.mark_unchanged();
-            let command = self.parts.reads.command(tenant, command_id, position).await?;
+            let command = self.parts.reads.command_after(run, command_id, position).await?;
             if command.state.is_ended() {
                 return Ok(command);
             }

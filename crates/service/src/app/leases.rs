@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use event_log::RequestKey;
-use events::ids::derived_uuid;
 use events::run::{AcquireLease, LeaseEnd, LeaseEndCause, RunCommand, RunPhase};
 use events::{LeaseId, Position, RunId};
 use projections::{Lease, LeaseFilter};
@@ -13,8 +12,8 @@ use super::{App, permit};
 use crate::api::{
     AcquireRequest, CloseAnswer, ClosedState, Page, PageRequest, RequestCtx, Scope, ServiceError,
 };
-use crate::execution::request_key;
-use crate::runs::RunRef;
+use crate::execution::{keyed_id, request_key};
+use crate::runs::{RunRef, Submitted};
 
 impl App {
     /// Takes a lease of a new epoch. A repeat under the same key answers the lease as it is now.
@@ -31,10 +30,10 @@ impl App {
         let tenant = ctx.principal.tenant;
         let run = RunRef { tenant, run_id };
         let key = request_key(ctx);
-        let lease_id = LeaseId(key.as_ref().map_or_else(Uuid::now_v7, |key| keyed_id(key, b"lease")));
         if let Some(position) = self.repeated(key.as_ref()).await? {
-            return self.parts.reads.lease(tenant, lease_id, Some(position)).await;
+            return self.acquired(run, position).await;
         }
+        let lease_id = self.lease_id(run, key.as_ref()).await?;
         let limits = self.parts.limits.resolve(&request.limits)?;
         not_configured(request.network, "/network", "egress is not configured")?;
         not_configured(!request.tools.is_empty(), "/tools", "no tools are configured")?;
@@ -50,11 +49,29 @@ impl App {
             takeover: request.takeover,
         });
         let actor = &ctx.principal.actor;
-        let position = self.parts.runs.submit(run, actor, key.as_ref(), &command).await?.position();
+        let position = match self.parts.runs.submit(run, actor, key.as_ref(), &command).await? {
+            Submitted::Repeated { position } => return self.acquired(run, position).await,
+            Submitted::Appended { position, .. } => position,
+            Submitted::AlreadyDone { .. } => return Err(ServiceError::Conflict),
+        };
         self.parts.reads.remember_lease(lease_id, run);
         // A takeover, or an end that only now came on record, leaves something to remove.
         self.parts.wake.now();
-        self.parts.reads.lease(tenant, lease_id, Some(position)).await
+        self.parts.reads.lease_after(run, lease_id, position).await
+    }
+
+    /// The lease that an earlier request under the key acquired, as it is now.
+    async fn acquired(&self, run: RunRef, position: Position) -> Result<Lease, ServiceError> {
+        let lease_id = self.parts.reads.acquired_at(run, position).await?.ok_or(ServiceError::Conflict)?;
+        self.parts.reads.lease_after(run, lease_id, position).await
+    }
+
+    /// As for commands: a key that was forgotten after a day may have named a lease before.
+    async fn lease_id(&self, run: RunRef, key: Option<&RequestKey>) -> Result<LeaseId, ServiceError> {
+        let Some(key) = key else { return Ok(LeaseId(Uuid::now_v7())) };
+        let lease_id = LeaseId(keyed_id(key, b"lease"));
+        let used = self.parts.runs.look_fresh(run, |state, _| state.leases.contains_key(&lease_id)).await?;
+        Ok(if used { LeaseId(Uuid::now_v7()) } else { lease_id })
     }
 
     /// Moves a live lease's end to now + `ttl_ms`.
@@ -179,7 +196,7 @@ impl App {
             }
         };
         self.parts.wake.now();
-        self.parts.reads.lease(tenant, lease_id, Some(position)).await
+        self.parts.reads.lease_after(run, lease_id, position).await
     }
 
     /// Where the first request under the key had its effect, if it had.
@@ -189,11 +206,6 @@ impl App {
             Some(key) => Ok(self.parts.runs.find_key(key).await?),
         }
     }
-}
-
-/// The id of what a keyed request makes: a retry names the same object.
-pub(super) fn keyed_id(key: &RequestKey, kind: &[u8]) -> Uuid {
-    derived_uuid(&[key.tenant.0.as_bytes(), key.key.as_bytes(), kind])
 }
 
 fn not_configured(asked: bool, pointer: &str, detail: &str) -> Result<(), ServiceError> {

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use event_log::EventLog;
 use projections::RunnerStatus;
+use tokio::sync::watch;
 
 use crate::api::{Principal, Readiness, ReadinessCheck, RequestCtx, Scope, ServiceError};
 use crate::config::LimitsConfig;
@@ -66,6 +67,8 @@ pub struct AppParts {
     pub limits: LimitsConfig,
     /// Longest life of an environment, and so of a lease.
     pub environment_cap: Duration,
+    /// Whether this process owns the node now: without that nothing starts.
+    pub owner: watch::Receiver<bool>,
 }
 
 /// The composed service; shared by every interface as `Arc<App>`.
@@ -129,6 +132,7 @@ impl App {
             ("projections", projections),
             ("runtime", runtime),
             ("reconciler", self.parts.reconciler.fault()),
+            ("teardown", self.parts.reconciler.teardown_fault()),
             ("accepting", closing),
         ]
         .into_iter()
@@ -140,6 +144,9 @@ impl App {
     /// New work needs its scope and a service that does not stop.
     fn admit(&self, ctx: &RequestCtx, scope: Scope) -> Result<(), ServiceError> {
         permit(ctx, scope)?;
+        if !*self.parts.owner.borrow() {
+            return Err(ServiceError::Unavailable { reason_code: "node_not_owned" });
+        }
         if self.closing.load(Ordering::Acquire) {
             return Err(ServiceError::Unavailable { reason_code: "shutting_down" });
         }

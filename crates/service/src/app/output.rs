@@ -35,7 +35,7 @@ impl App {
     ) -> Result<OutputItems, ServiceError> {
         permit(ctx, Scope::Run)?;
         let tenant = ctx.principal.tenant;
-        self.parts.reads.run_of_command(tenant, command_id).await?;
+        let run = self.parts.reads.run_of_command(tenant, command_id).await?;
         let app = std::sync::Arc::clone(self);
         match self.parts.output.get(command_id) {
             Some(live) => {
@@ -71,7 +71,7 @@ impl App {
             None => Ok(Box::pin(try_stream! {
                 let command = loop {
                     let now = Instant::now();
-                    let command = app.await_end(tenant, command_id, None, now + KEEP_ALIVE).await?;
+                    let command = app.await_end(run, command_id, None, now + KEEP_ALIVE).await?;
                     if command.state.is_ended() {
                         break command;
                     }

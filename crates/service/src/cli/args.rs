@@ -25,6 +25,8 @@ pub(super) enum Command {
     Events(Events),
     /// Bring a database to this version's schema.
     Migrate(Migrate),
+    /// Check what this machine has and lacks.
+    Doctor(Doctor),
 }
 
 #[derive(Debug, Args)]
@@ -174,6 +176,16 @@ pub(super) struct Migrate {
     /// PostgreSQL as role leasehold_migrate.
     #[arg(long, env = "LEASEHOLD_DATABASE_MIGRATE_URL", hide_env_values = true, value_name = "URL")]
     pub(super) database_url: String,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Doctor {
+    /// Print the findings as JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Configuration file; default leasehold.toml where it exists.
+    #[arg(long, value_name = "FILE", env = "LEASEHOLD_CONFIG")]
+    pub(super) config: Option<PathBuf>,
 }
 
 #[cfg(test)]

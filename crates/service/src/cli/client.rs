@@ -15,7 +15,9 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(server: &Server) -> Result<Self, Failure> {
+        // A proxy of the environment would see the token.
         let http = reqwest::Client::builder()
+            .no_proxy()
             .build()
             .map_err(|error| Failure::failed(format!("no HTTP client: {error}")))?;
         let url = server.url.trim_end_matches('/').to_owned();

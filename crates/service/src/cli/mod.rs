@@ -3,6 +3,7 @@
 
 mod args;
 mod client;
+mod doctor;
 mod events;
 pub mod exit;
 mod lease;
@@ -37,6 +38,7 @@ pub fn main() -> ExitCode {
             Command::Lease(lease) => lease::lease(lease).await,
             Command::Events(events) => events::events(events).await,
             Command::Migrate(migrate) => migrate::migrate(migrate).await,
+            Command::Doctor(doctor) => doctor::doctor(doctor, environment).await,
         }
     });
     match done {

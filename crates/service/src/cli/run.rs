@@ -35,10 +35,15 @@ pub(super) async fn run(args: Run) -> Result<u8, Failure> {
     if let (Err(_), Some(command_id)) = (&ended, command_id.get()) {
         // Nobody reads its output any more; one that has ended already does not mind.
         let kill = format!("/v1/commands/{command_id}/kill");
-        client.post(&kill, &json!({})).await.map_err(no_result)?;
+        if let Err(failure) = client.post(&kill, &json!({})).await {
+            tell(&format!("the command was not killed: {}", failure.message));
+        }
     }
     if ours {
-        client.post(&format!("/v1/leases/{lease_id}/release"), &json!({})).await.map_err(no_result)?;
+        // The command's own end counts; the lease ends by itself at the latest.
+        if let Err(failure) = client.post(&format!("/v1/leases/{lease_id}/release"), &json!({})).await {
+            tell(&format!("the lease was not released: {}", failure.message));
+        }
     }
     ended.and_then(|command| verdict(&command))
 }

@@ -303,7 +303,7 @@ fn print_ready(json: bool, ready: &serde_json::Value) -> Result<(), Failure> {
 
 fn compose_failure(error: ComposeError) -> Failure {
     match error {
-        ComposeError::Log(_) | ComposeError::Recover(_) => Failure::unavailable(error.to_string()),
+        ComposeError::Log(_) => Failure::unavailable(error.to_string()),
         error => Failure::failed(error.to_string()),
     }
 }

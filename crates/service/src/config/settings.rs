@@ -55,6 +55,11 @@ pub const SETTINGS: &[Setting] = &[
     unset("crash_point", "where a debug build dies on purpose"),
 ];
 
-/// Variables with our prefix that belong to the command line's client side.
-pub(super) const CLIENT_VARIABLES: &[&str] =
-    &["LEASEHOLD_URL", "LEASEHOLD_TOKEN", "LEASEHOLD_CONFIG", "LEASEHOLD_LIMITS"];
+/// Variables with our prefix that belong to other commands or to the command line itself.
+pub(super) const CLIENT_VARIABLES: &[&str] = &[
+    "LEASEHOLD_DATABASE_MIGRATE_URL",
+    "LEASEHOLD_URL",
+    "LEASEHOLD_TOKEN",
+    "LEASEHOLD_CONFIG",
+    "LEASEHOLD_LIMITS",
+];

@@ -7,11 +7,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use event_log::RequestKey;
-use events::bounds::{STDIN_BYTES_MAX, STDIN_INLINE_BYTES_MAX};
+use events::bounds::{ARGV_ENV_BYTES_MAX, LEASE_REMAINDER_MS_MIN, STDIN_BYTES_MAX, STDIN_INLINE_BYTES_MAX};
 use events::event::command::{CommandAccepted, StdinRecord};
 use events::ids::derived_uuid;
-use events::run::{AcceptCommand, Rejection, RunCommand, check_request};
-use events::{CommandId, Event, LeaseId, Position};
+use events::run::{AcceptCommand, Rejection, RunCommand, RunState, check_request};
+use events::{CommandId, Event, LeaseId, Position, Timestamp};
 use policy::{WorkspaceCwd, build_environment};
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
@@ -26,6 +26,8 @@ use crate::runs::{RunRef, SubmitError, Submitted};
 
 /// Linux refuses a single argument of 128 KiB or more; argv is bounded below that, so only a variable can be too large.
 const VARIABLE_BYTES_MAX: usize = 128 * 1024 - 1;
+/// Variables of one command, the built ones included: what the sandbox's supervisor takes.
+const VARIABLES_MAX: usize = 1_024;
 /// The hard ceiling of output is this multiple of what the request expects.
 const OUTPUT_CEILING_FACTOR: u64 = 4;
 /// How often an environment may change under a request before the client is told to try again.
@@ -72,25 +74,52 @@ impl Execution {
         request: CommandRequest,
     ) -> Result<Accepted, ServiceError> {
         let key = request_key(ctx);
-        let tenant = ctx.principal.tenant;
-        let command_id = match &key {
-            None => CommandId(Uuid::now_v7()),
-            Some(key) => CommandId(derived_uuid(&[tenant.0.as_bytes(), key.key.as_bytes(), b"command"])),
-        };
         if let Some(key) = &key
             && let Some(position) = self.shared.runs.find_key(key).await?
         {
-            return Ok(Accepted { command_id, position: Some(position) });
+            return self.repeated(position).await;
         }
+        let command_id = self.command_id(run, key.as_ref()).await?;
         let checked = self.check(request)?;
         let actor = ctx.principal.actor.clone();
         let plan = Plan { run, lease_id, command_id, actor, key, checked };
         // What the record would refuse is refused before an environment is made for it.
         check_request(&plan.accept_command(None))?;
+        self.check_lease(run, lease_id).await?;
         let (sender, receiver) = oneshot::channel();
         let this = self.clone();
         self.shared.supervisor.start("command", async move { this.accept_and_run(plan, sender).await });
         receiver.await.map_err(|_| ServiceError::Internal)?
+    }
+
+    /// Under a key the id follows from the request, so that two at once name the same command. A key that was forgotten after a
+    /// day may have named one before: then it is a new request.
+    async fn command_id(&self, run: RunRef, key: Option<&RequestKey>) -> Result<CommandId, ServiceError> {
+        let Some(key) = key else { return Ok(CommandId(Uuid::now_v7())) };
+        let command_id = CommandId(keyed_id(key, b"command"));
+        let used =
+            self.shared.runs.look_fresh(run, |state, _| state.commands.contains_key(&command_id)).await?;
+        Ok(if used { CommandId(Uuid::now_v7()) } else { command_id })
+    }
+
+    /// The command that an earlier request under the key made.
+    async fn repeated(&self, position: Position) -> Result<Accepted, ServiceError> {
+        let command_id = self.shared.reads.accepted_at(position).await?.ok_or(ServiceError::Conflict)?;
+        Ok(Accepted { command_id, position: Some(position) })
+    }
+
+    /// Too short a remainder is refused before an environment is made for it.
+    async fn check_lease(&self, run: RunRef, lease_id: LeaseId) -> Result<(), ServiceError> {
+        let too_short = |state: &RunState, now: Timestamp| {
+            state.leases.get(&lease_id).is_some_and(|lease| {
+                lease.is_live(now) && lease.expires_at.ms_since(now) < LEASE_REMAINDER_MS_MIN
+            })
+        };
+        if self.shared.runs.look(run, too_short).await? && self.shared.runs.look_fresh(run, too_short).await?
+        {
+            return Err(ServiceError::LeaseTooShort);
+        }
+        Ok(())
     }
 
     fn check(&self, request: CommandRequest) -> Result<Checked, ServiceError> {
@@ -108,6 +137,18 @@ impl Execution {
         let env = build_environment(&self.shared.config.tier1, &request.env, &cwd).map_err(|refusal| {
             ServiceError::EnvRefused { name: refusal.name().to_owned(), reason: refusal.to_string() }
         })?;
+        // Everything that the child gets counts, not only what the request adds.
+        let env_bytes: usize = env.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if env.len() > VARIABLES_MAX {
+            return Err(ServiceError::Invalid {
+                pointer: "/env".to_owned(),
+                detail: format!("with the built ones more than {VARIABLES_MAX} variables"),
+            });
+        }
+        if env_bytes > ARGV_ENV_BYTES_MAX {
+            let limit_bytes = ARGV_ENV_BYTES_MAX as u64;
+            return Err(ServiceError::CommandTooLarge { what: "the environment", limit_bytes });
+        }
         let ceiling = self.shared.config.output_bytes_max;
         let output_bytes_max = match request.output_bytes {
             None => ceiling,
@@ -178,9 +219,8 @@ impl Execution {
         let command_id = plan.command_id;
         let (events, position) = match submitted {
             Ok(Submitted::Appended { events, position, .. }) => (events, position),
-            Ok(repeated) => {
-                return Ok((Accepted { command_id, position: Some(repeated.position()) }, None));
-            }
+            Ok(Submitted::Repeated { position }) => return Ok((self.repeated(position).await?, None)),
+            Ok(Submitted::AlreadyDone { .. }) => return Err(ServiceError::Conflict),
             Err(SubmitError::Rejected(Rejection::EnvironmentNotReady)) => return Err(ServiceError::Conflict),
             Err(error) => return Err(error.into()),
         };
@@ -202,18 +242,17 @@ impl Execution {
     /// The same request is under way in this process: waits until it is on record.
     async fn same_request(&self, plan: &Plan) -> Result<Accepted, ServiceError> {
         let Some(key) = &plan.key else { return Err(ServiceError::Internal) };
-        let command_id = plan.command_id;
-        while self.is_active(command_id) {
+        loop {
+            let active = self.is_active(plan.command_id);
             if let Some(position) = self.shared.runs.find_key(key).await? {
-                return Ok(Accepted { command_id, position: Some(position) });
+                return self.repeated(position).await;
+            }
+            if !active {
+                return Err(ServiceError::Conflict);
             }
             // A look into the run waits for the append that is under way.
             self.shared.runs.look(plan.run, |_, _| ()).await?;
             tokio::task::yield_now().await;
-        }
-        match self.shared.runs.find_key(key).await? {
-            Some(position) => Ok(Accepted { command_id, position: Some(position) }),
-            None => Err(ServiceError::Conflict),
         }
     }
 }
@@ -234,6 +273,11 @@ impl Plan {
             start_now,
         }
     }
+}
+
+/// The id of what a keyed request makes: the same request names the same object, another one under the same key another.
+pub(crate) fn keyed_id(key: &RequestKey, kind: &[u8]) -> Uuid {
+    derived_uuid(&[key.tenant.0.as_bytes(), key.key.as_bytes(), kind, &key.digest])
 }
 
 /// The key of a request as the log takes it.

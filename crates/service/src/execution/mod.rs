@@ -31,7 +31,7 @@ use crate::supervise::Supervisor;
 use active::Actives;
 
 pub use accept::Accepted;
-pub(crate) use accept::request_key;
+pub(crate) use accept::{keyed_id, request_key};
 pub use active::ActiveCommand;
 
 /// What execution needs of the configuration.

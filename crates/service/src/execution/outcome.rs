@@ -16,6 +16,9 @@ pub(crate) struct Outcome {
     pub(crate) lost: Option<PortError>,
 }
 
+/// Refusals that say that the environment is no more.
+const GONE: [&str; 3] = ["environment_gone", "expired", "wrong_tenant"];
+
 /// From what the port answered.
 pub(crate) fn of(command_id: CommandId, answer: Result<ExecutionResult, ExecuteError>) -> Outcome {
     match answer {
@@ -28,19 +31,20 @@ pub(crate) fn of(command_id: CommandId, answer: Result<ExecutionResult, ExecuteE
 }
 
 fn failed(command_id: CommandId, error: PortError) -> Outcome {
-    let (cause, may_have_run, lost) = match &error {
+    let (cause, may_have_run, gone) = match &error {
+        // The adapter brings a sandbox back whose channel or supervisor alone has died.
         PortError::Lost { cause } => {
-            // The adapter brings a sandbox back whose channel or supervisor alone has died.
-            let gone = !matches!(cause, InterruptCause::ChannelLost | InterruptCause::SupervisorLost);
-            (*cause, true, gone)
+            (*cause, true, matches!(cause, InterruptCause::SandboxLost | InterruptCause::FilesLost))
         }
         PortError::EscapeSuspected { .. } => (InterruptCause::ChannelLost, true, true),
-        PortError::Rejected { .. } => (InterruptCause::SandboxLost, false, true),
+        PortError::Rejected { code } if GONE.contains(code) => (InterruptCause::SandboxLost, false, true),
+        // The command was refused before it ran; the environment has nothing to do with it.
+        PortError::Rejected { .. } => (InterruptCause::ChannelLost, false, false),
         PortError::Unavailable { effect_possible, .. } => {
             (InterruptCause::ChannelLost, *effect_possible, false)
         }
     };
-    Outcome { command: interrupted(command_id, cause, may_have_run), lost: lost.then_some(error) }
+    Outcome { command: interrupted(command_id, cause, may_have_run), lost: gone.then_some(error) }
 }
 
 /// A command without a known result.
@@ -94,7 +98,7 @@ mod tests {
 
     #[test]
     fn failures_of_the_port_interrupt_and_say_whether_the_environment_is_gone() {
-        use InterruptCause::{ChannelLost, FilesLost, SandboxLost, SupervisorLost};
+        use InterruptCause::{ChannelLost, FilesLost, InputLost, SandboxLost, SupervisorLost};
         let table = [
             (PortError::Lost { cause: SandboxLost }, (SandboxLost, true), true),
             (PortError::Lost { cause: FilesLost }, (FilesLost, true), true),
@@ -102,6 +106,9 @@ mod tests {
             (PortError::Lost { cause: ChannelLost }, (ChannelLost, true), false),
             (PortError::EscapeSuspected { code: "unknown_stream" }, (ChannelLost, true), true),
             (PortError::Rejected { code: "environment_gone" }, (SandboxLost, false), true),
+            (PortError::Rejected { code: "busy" }, (ChannelLost, false), false),
+            (PortError::Rejected { code: "env_too_large" }, (ChannelLost, false), false),
+            (PortError::Lost { cause: InputLost }, (InputLost, true), false),
             (PortError::Unavailable { code: "timeout", effect_possible: true }, (ChannelLost, true), false),
             (PortError::Unavailable { code: "engine", effect_possible: false }, (ChannelLost, false), false),
         ];

@@ -226,10 +226,13 @@ impl Execution {
             self.shared.runs.record(run, &lost).await?;
             return Ok(());
         };
-        let cwd = WorkspaceCwd::try_new(&accepted.cwd).map_err(|_| ServiceError::Internal)?;
-        let env = build_environment(&self.shared.config.tier1, &accepted.env, &cwd).map_err(|refusal| {
-            ServiceError::EnvRefused { name: refusal.name().to_owned(), reason: refusal.to_string() }
-        })?;
+        let cwd = WorkspaceCwd::try_new(&accepted.cwd).unwrap_or_default();
+        let Ok(env) = build_environment(&self.shared.config.tier1, &accepted.env, &cwd) else {
+            // What the operator passes on has changed since: it cannot be run as it was asked for.
+            let lost = outcome::interrupted(command_id, InterruptCause::InputLost, false);
+            self.shared.runs.record(run, &lost).await?;
+            return Ok(());
+        };
         let this = self.clone();
         self.shared.supervisor.start("resumed command", async move {
             let environment_id = environment.handle.environment_id;

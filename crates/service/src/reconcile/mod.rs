@@ -94,6 +94,8 @@ struct Memory {
     strays: HashMap<String, Instant>,
     /// Orphans that were removed, and whose removal is not on record yet.
     unrecorded: Vec<ObservedObject>,
+    /// Environments whose removal has failed several times.
+    teardown_failing: usize,
     /// Why the last pass did not get through.
     fault: Option<String>,
 }
@@ -119,6 +121,13 @@ impl Reconciler {
     #[must_use]
     pub fn fault(&self) -> Option<String> {
         self.memory().fault.clone()
+    }
+
+    /// `teardown_failed`, when environments cannot be removed.
+    #[must_use]
+    pub fn teardown_fault(&self) -> Option<String> {
+        let failing = self.memory().teardown_failing;
+        (failing > 0).then(|| format!("teardown_failed: {failing} environments cannot be removed"))
     }
 
     async fn pass_loop(&self) {

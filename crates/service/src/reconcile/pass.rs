@@ -30,26 +30,29 @@ impl Reconciler {
         }
         self.parts.reads.see_all().await?;
         let now = self.parts.log.clock().now();
-        self.expire(now).await?;
+        let mut faults = FirstFault::default();
+        faults.note(self.expire(now).await);
         self.parts.reads.see_all().await?;
         let node_id = self.parts.environments.identity().node_id;
         let open = self.parts.reads.views().open_environments(Some(node_id)).await?;
-        self.forget_gone(&open);
+        self.remember(&open);
         for environment in &open {
-            self.environment(environment, now).await?;
+            faults.note(self.environment(environment, now).await);
         }
-        self.commands(&open).await?;
-        self.close().await
+        faults.note(self.commands(&open).await);
+        faults.note(self.close().await);
+        faults.into_result()
     }
 
     /// Records the end of leases that the log clock has passed.
     async fn expire(&self, now: Timestamp) -> Result<(), ServiceError> {
+        let mut faults = FirstFault::default();
         for lease in self.parts.reads.views().overdue_leases(now).await? {
             let run = RunRef { tenant: lease.tenant, run_id: lease.run_id };
             let end = LeaseEnd { lease_id: lease.lease_id, cause: LeaseEndCause::Expired };
-            self.submit(run, &RunCommand::EndLease(end)).await?;
+            faults.note(self.submit(run, &RunCommand::EndLease(end)).await);
         }
-        Ok(())
+        faults.into_result()
     }
 
     async fn environment(&self, open: &OpenEnvironment, now: Timestamp) -> Result<(), ServiceError> {
@@ -128,7 +131,7 @@ impl Reconciler {
 
     /// Removes an environment in a task of its own: one that hangs holds up no other.
     fn destroy(&self, run: RunRef, environment_id: EnvironmentId, attempts: u32) {
-        self.memory().destroying.insert(environment_id);
+        let destroying = Destroying::new(self, environment_id);
         let this = self.clone();
         self.parts.supervisor.start("remove environment", async move {
             let removed = this.parts.environments.ports().execution.destroy(environment_id).await;
@@ -153,13 +156,14 @@ impl Reconciler {
                     this.memory().paused_until.insert(environment_id, until);
                 }
             }
-            this.memory().destroying.remove(&environment_id);
+            drop(destroying);
             this.parts.wake.now();
         });
     }
 
     /// Commands on record that nobody in this process sees through, and kills that were asked for elsewhere.
     async fn commands(&self, open: &[OpenEnvironment]) -> Result<(), ServiceError> {
+        let mut faults = FirstFault::default();
         for command in self.parts.reads.views().open_commands().await? {
             let ours = open.iter().find(|known| known.environment.environment_id == command.environment_id);
             let Some(open) = ours else { continue };
@@ -175,31 +179,32 @@ impl Reconciler {
                 // Nobody sees it through: an outcome comes on record before its task ends, so there is none.
                 (true, _) => {
                     let lost = outcome::interrupted(command_id, InterruptCause::ServiceLost, true);
-                    self.submit(run, &lost).await?;
+                    faults.note(self.submit(run, &lost).await);
                 }
                 (false, EnvironmentPhase::Ready) => {
                     if let Some(environment) = self.parts.environments.get(command.environment_id) {
-                        self.parts.execution.resume(environment, command_id).await?;
+                        faults.note(self.parts.execution.resume(environment, command_id).await);
                     }
                 }
                 // It can never start; its outcome comes before its environment goes.
                 (false, EnvironmentPhase::TearingDown | EnvironmentPhase::Failed) => {
                     let lost = outcome::interrupted(command_id, InterruptCause::ServiceLost, false);
-                    self.submit(run, &lost).await?;
+                    faults.note(self.submit(run, &lost).await);
                 }
                 _ => {}
             }
         }
-        Ok(())
+        faults.into_result()
     }
 
     /// Completes runs of which nothing is open any more.
     async fn close(&self) -> Result<(), ServiceError> {
+        let mut faults = FirstFault::default();
         for row in self.parts.reads.views().closing_runs().await? {
             let run = RunRef { tenant: row.tenant, run_id: row.run_id };
-            self.submit(run, &RunCommand::RecordClosed).await?;
+            faults.note(self.submit(run, &RunCommand::RecordClosed).await);
         }
-        Ok(())
+        faults.into_result()
     }
 
     /// Submits what the views made look right; the rules have the last word, and their no is no fault.
@@ -215,12 +220,51 @@ impl Reconciler {
         }
     }
 
-    fn forget_gone(&self, open: &[OpenEnvironment]) {
+    fn remember(&self, open: &[OpenEnvironment]) {
         let known = |environment_id: &EnvironmentId| {
             open.iter().any(|open| open.environment.environment_id == *environment_id)
         };
+        let failing =
+            open.iter().filter(|open| open.environment.teardown_attempts >= REMOVAL_ATTEMPTS_ALARM).count();
         let mut memory = self.memory();
         memory.unwanted_since.retain(|environment_id, _| known(environment_id));
         memory.paused_until.retain(|environment_id, _| known(environment_id));
+        memory.teardown_failing = failing;
+    }
+}
+
+/// Goes on after a fault: one thing that is stuck must not keep the others from moving.
+#[derive(Debug, Default)]
+struct FirstFault(Option<ServiceError>);
+
+impl FirstFault {
+    fn note(&mut self, result: Result<(), ServiceError>) {
+        if let Err(error) = result {
+            tracing::debug!(error = %error, "one step of a pass did not get through");
+            self.0.get_or_insert(error);
+        }
+    }
+
+    fn into_result(self) -> Result<(), ServiceError> {
+        self.0.map_or(Ok(()), Err)
+    }
+}
+
+/// Marks an environment as being removed, until the task ends, however it ends.
+struct Destroying {
+    reconciler: Reconciler,
+    environment_id: EnvironmentId,
+}
+
+impl Destroying {
+    fn new(reconciler: &Reconciler, environment_id: EnvironmentId) -> Self {
+        reconciler.memory().destroying.insert(environment_id);
+        Self { reconciler: reconciler.clone(), environment_id }
+    }
+}
+
+impl Drop for Destroying {
+    fn drop(&mut self) {
+        self.reconciler.memory().destroying.remove(&self.environment_id);
     }
 }

@@ -221,8 +221,8 @@ impl Runs {
         let mut pause = RECORD_PAUSE.0;
         loop {
             match self.submit(run, &actor, None, command).await {
-                Err(SubmitError::Unavailable | SubmitError::Conflict) => {
-                    tracing::warn!(run_id = %run.run_id, "a fact is not recorded yet, the log does not answer");
+                Err(error @ (SubmitError::Unavailable | SubmitError::Conflict)) => {
+                    tracing::warn!(run_id = %run.run_id, error = %error, "a fact is not recorded yet");
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(RECORD_PAUSE.1);
                 }
@@ -312,6 +312,11 @@ fn append_fault(error: &AppendError) -> SubmitError {
 }
 
 fn log_fault(error: &event_log::LogError) -> SubmitError {
-    tracing::warn!(error = %error, "the log could not be read");
-    SubmitError::Unavailable
+    if error.is_retryable() {
+        tracing::warn!(error = %error, "the log could not be read");
+        SubmitError::Unavailable
+    } else {
+        tracing::error!(error = %error, "the log cannot be read");
+        SubmitError::Fault
+    }
 }

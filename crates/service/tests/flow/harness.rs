@@ -64,6 +64,11 @@ impl World {
         }
     }
 
+    /// A session that may do anything to the database.
+    pub(crate) async fn administrator(&self) -> tokio_postgres::Client {
+        self.database.administrator().await.unwrap()
+    }
+
     /// A service process on this world.
     pub(crate) async fn start(&self) -> Running {
         let config =

@@ -12,5 +12,6 @@ mod ends;
 mod harness;
 mod main_flow;
 mod orphans;
+mod resilience;
 mod retries;
 mod streams;
