@@ -19,7 +19,7 @@ use super::private::Private;
 use super::read::{self, Wanted};
 use super::remove;
 use super::reply::{Conversation, Message, Output};
-use super::snapshot::{Snapshot, measure};
+use super::snapshot::Snapshot;
 use super::workspace::{Owner, Workspace};
 use super::write;
 
@@ -164,8 +164,6 @@ impl Server {
             Request::Cancel { id } => self.deliver(id, Message::Cancel, 0)?,
             Request::Init { id, .. }
             | Request::Adopt { id, .. }
-            | Request::CheckNonce { id, .. }
-            | Request::Measure { id }
             | Request::Diff { id, .. }
             | Request::Read { id, .. }
             | Request::Write { id, .. }
@@ -229,10 +227,7 @@ impl Server {
 
 /// What must not wait for slow transfers to end.
 fn is_vital(request: &Request) -> bool {
-    matches!(
-        request,
-        Request::Init { .. } | Request::Adopt { .. } | Request::CheckNonce { .. } | Request::Diff { .. }
-    )
+    matches!(request, Request::Init { .. } | Request::Adopt { .. } | Request::Diff { .. })
 }
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -280,15 +275,6 @@ impl Service {
                 let private = Private::open(workspace)?;
                 let usage = self.adopt(private, Owner { uid, gid }, nonce, conversation)?;
                 Ok(Response::Ready { id, usage })
-            }
-            Request::CheckNonce { id, nonce } => {
-                Private::open(workspace)?.check_nonce(&nonce)?;
-                Ok(Response::NonceChecked { id })
-            }
-            Request::Measure { id } => {
-                self.ready()?;
-                let usage = cancellable(conversation, |cancelled| measure(workspace, cancelled))?;
-                Ok(Response::Measured { id, usage })
             }
             Request::Diff { max_changes, max_path_bytes, .. } => {
                 self.diff(conversation, max_changes, max_path_bytes)

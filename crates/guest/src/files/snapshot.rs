@@ -213,19 +213,6 @@ impl Snapshot {
     }
 }
 
-/// Measures without a snapshot.
-pub(super) fn measure(workspace: &Workspace, cancelled: &dyn Fn() -> bool) -> Result<Usage, Failure> {
-    let mut meter = Meter::default();
-    walk(workspace.root(), b"", |found| {
-        if cancelled() {
-            return Err(FilesErrorCode::Cancelled.into());
-        }
-        meter.add(&found.stat);
-        Ok(Below::Enter)
-    })?;
-    Ok(meter.usage)
-}
-
 /// The first changes by path, however many there are.
 struct First {
     max: usize,

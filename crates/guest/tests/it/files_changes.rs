@@ -126,7 +126,7 @@ fn another_process_on_the_same_workspace_takes_what_is_there_as_given() {
     assert_eq!(files.diff().changes, []);
     std::fs::remove_file(files.at("f")).unwrap();
     assert_eq!(files.diff().changes, [change(b"f", ChangeKind::Deleted, None)]);
-    assert_eq!(files.measure().inodes, 0);
+    assert_eq!(files.diff().usage.inodes, 0);
 }
 
 impl Files {
@@ -187,7 +187,7 @@ fn hostile_trees_are_walked() {
 #[test]
 fn usage_counts_everything_once() {
     let mut files = Files::open();
-    assert_eq!(files.measure().inodes, 0, "the private directory is not the workspace's");
+    assert_eq!(files.diff().usage.inodes, 0, "the private directory is not the workspace's");
     std::fs::create_dir(files.at("d")).unwrap();
     std::fs::write(files.at("d/f"), vec![1; 100_000]).unwrap();
     std::fs::hard_link(files.at("d/f"), files.at("d/g")).unwrap();
@@ -197,7 +197,7 @@ fn usage_counts_everything_once() {
     std::fs::File::open(files.at("d/f")).unwrap().sync_all().unwrap();
     let blocks = |path: &str| std::fs::symlink_metadata(files.at(path)).unwrap().blocks() * 512;
     let allocated = blocks("d") + blocks("d/f") + blocks("l") + blocks("sparse");
-    let usage = files.measure();
+    let usage = files.diff().usage;
     assert_eq!((usage.inodes, usage.apparent_bytes), (4, 100_000 + 5 + (1 << 30)));
     assert_eq!(usage.allocated_bytes, allocated);
     std::fs::set_permissions(files.at("d"), std::fs::Permissions::from_mode(0o0)).unwrap();

@@ -258,11 +258,4 @@ impl Files {
             .collect();
         Diff { changes, usage, total_changes, truncated }
     }
-
-    pub(crate) fn measure(&mut self) -> Usage {
-        match self.ask(|id| Request::Measure { id }).1 {
-            Response::Measured { usage, .. } => usage,
-            frame => panic!("unexpected {frame:?}"),
-        }
-    }
 }

@@ -5,6 +5,7 @@
 mod files_changes;
 mod files_content;
 mod files_host;
+mod files_removal;
 mod init;
 mod protocol;
 mod spawn_commands;

@@ -147,8 +147,6 @@ fn request() -> impl Strategy<Value = Request> {
             gid,
             nonce
         }),
-        (id(), nonce()).prop_map(|(id, nonce)| Request::CheckNonce { id, nonce }),
-        id().prop_map(|id| Request::Measure { id }),
         (id(), any::<u32>(), any::<u32>()).prop_map(|(id, max_changes, max_path_bytes)| Request::Diff {
             id,
             max_changes,
@@ -223,8 +221,6 @@ fn response() -> impl Strategy<Value = Response> {
         hello().prop_map(Response::Hello),
         (id(), code, any::<i32>()).prop_map(|(id, code, errno)| Response::Error { id, code, errno }),
         (id(), usage()).prop_map(|(id, usage)| Response::Ready { id, usage }),
-        id().prop_map(|id| Response::NonceChecked { id }),
-        (id(), usage()).prop_map(|(id, usage)| Response::Measured { id, usage }),
         (id(), change()).prop_map(|(id, change)| Response::Change { id, change }),
         (id(), usage(), any::<u64>(), any::<bool>()).prop_map(|(id, usage, total_changes, truncated)| {
             Response::DiffEnd { id, usage, total_changes, truncated }
@@ -379,7 +375,7 @@ fn stream_zero_is_the_connections_alone() {
     let malformed = |kind| ProtocolError::Malformed { kind, field: "stream" };
     assert_eq!(first_error::<ToGuest>(&header(0, 6, 0)), malformed(6));
     assert_eq!(first_error::<ToGuest>(&header(0, 8, 5)), malformed(8));
-    assert_eq!(first_error::<Request>(&header(0, 5, 0)), malformed(5));
+    assert_eq!(first_error::<Request>(&header(0, 10, 0)), malformed(10));
 }
 
 #[test]

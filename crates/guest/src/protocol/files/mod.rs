@@ -1,12 +1,10 @@
 //! Frames of the files channel: requests about the workspace, and their answers.
 //!
 //! Every request has its own stream id. Answers end with exactly one final frame: `Error`, or the request's own
-//! (`Ready`, `NonceChecked`, `Measured`, `DiffEnd`, `ReadEnd`, `Written`, `ListEnd`, `Stated`, `Removed`).
+//! (`Ready`, `DiffEnd`, `ReadEnd`, `Written`, `ListEnd`, `Stated`, `Removed`).
 //!
 //! ```text
-//! Init | Adopt                -> Ready {usage}            must precede every other request but CheckNonce
-//! CheckNonce                  -> NonceChecked
-//! Measure                     -> Measured {usage}
+//! Init | Adopt                -> Ready {usage}            must precede every other request
 //! Diff                        -> Change*, DiffEnd {usage} against the last baseline, which moves to now
 //! Read                        -> ReadMeta, ReadData* (credit), ReadEnd {sha256}
 //! Write, WriteData*, WriteEnd -> Credit*, Written         WriteData under credit; nothing shows before Written
@@ -21,7 +19,7 @@
 //! are bounded by the request and need none.
 //!
 //! Walks end in bounded time whatever the files are like: see [`HASH_MAX_BYTES`], [`HASH_MAX_MS`], [`WALK_MAX_MS`].
-//! Slow transfers refuse neither `Init`, `Adopt`, `CheckNonce` nor `Diff`: those have places of their own. A
+//! Slow transfers refuse neither `Init`, `Adopt` nor `Diff`: those have places of their own. A
 //! request for which there is no place is answered `Io` with the errno EAGAIN.
 //!
 //! Paths are raw bytes relative to the workspace, at most [`MAX_PATH_BYTES`]; components of 1 to 255 bytes, no

@@ -32,18 +32,6 @@ pub enum Request {
         /// The nonce it must hold.
         nonce: Vec<u8>,
     },
-    /// Compares the nonce, nothing else.
-    CheckNonce {
-        /// Request id.
-        id: u32,
-        /// The nonce it must hold.
-        nonce: Vec<u8>,
-    },
-    /// Measures without touching the baseline.
-    Measure {
-        /// Request id.
-        id: u32,
-    },
     /// Reports what changed since the baseline and moves the baseline to now.
     Diff {
         /// Request id.
@@ -143,8 +131,6 @@ impl Frame for Request {
             Self::Hello(_) => 1,
             Self::Init { .. } => 2,
             Self::Adopt { .. } => 3,
-            Self::CheckNonce { .. } => 4,
-            Self::Measure { .. } => 5,
             Self::Diff { .. } => 6,
             Self::Read { .. } => 7,
             Self::Write { .. } => 8,
@@ -164,8 +150,6 @@ impl Frame for Request {
             Self::Hello(_) | Self::Ping { .. } => 0,
             Self::Init { id, .. }
             | Self::Adopt { id, .. }
-            | Self::CheckNonce { id, .. }
-            | Self::Measure { id }
             | Self::Diff { id, .. }
             | Self::Read { id, .. }
             | Self::Write { id, .. }
@@ -187,7 +171,6 @@ impl Frame for Request {
                 out.put_u32(*gid);
                 out.put_bytes(nonce);
             }
-            Self::CheckNonce { nonce, .. } => out.put_bytes(nonce),
             Self::Diff { max_changes, max_path_bytes, .. } => {
                 out.put_u32(*max_changes);
                 out.put_u32(*max_path_bytes);
@@ -217,14 +200,14 @@ impl Frame for Request {
             }
             Self::Credit { bytes, .. } => out.put_u32(*bytes),
             Self::Ping { token } => out.put_u64(*token),
-            Self::Measure { .. } | Self::WriteEnd { .. } | Self::Cancel { .. } => {}
+            Self::WriteEnd { .. } | Self::Cancel { .. } => {}
         }
     }
 
     fn max_payload_bytes(kind: u8) -> Option<usize> {
         match kind {
             9 => Some(MAX_DATA_BYTES),
-            1..=16 => Some(MAX_PAYLOAD_BYTES),
+            1..=3 | 6..=16 => Some(MAX_PAYLOAD_BYTES),
             _ => None,
         }
     }
@@ -244,8 +227,6 @@ impl Frame for Request {
                     Self::Adopt { id, uid, gid, nonce }
                 }
             }
-            4 => Self::CheckNonce { id, nonce: take_nonce(&mut take)? },
-            5 => Self::Measure { id },
             6 => Self::Diff {
                 id,
                 max_changes: take.u32("max_changes")?,

@@ -26,18 +26,6 @@ pub enum Response {
         /// What the workspace holds.
         usage: Usage,
     },
-    /// The nonce is the expected one; final.
-    NonceChecked {
-        /// Request id.
-        id: u32,
-    },
-    /// Answer to `Measure`; final.
-    Measured {
-        /// Request id.
-        id: u32,
-        /// What the workspace holds.
-        usage: Usage,
-    },
     /// One difference, sorted by path.
     Change {
         /// Request id.
@@ -145,8 +133,6 @@ impl Response {
         match self {
             Self::Error { .. }
             | Self::Ready { .. }
-            | Self::NonceChecked { .. }
-            | Self::Measured { .. }
             | Self::DiffEnd { .. }
             | Self::ReadEnd { .. }
             | Self::Written { .. }
@@ -170,8 +156,6 @@ impl Frame for Response {
             Self::Hello(_) => 1,
             Self::Error { .. } => 2,
             Self::Ready { .. } => 3,
-            Self::NonceChecked { .. } => 4,
-            Self::Measured { .. } => 5,
             Self::Change { .. } => 6,
             Self::DiffEnd { .. } => 7,
             Self::ReadMeta { .. } => 8,
@@ -192,8 +176,6 @@ impl Frame for Response {
             Self::Hello(_) | Self::Pong { .. } => 0,
             Self::Error { id, .. }
             | Self::Ready { id, .. }
-            | Self::NonceChecked { id }
-            | Self::Measured { id, .. }
             | Self::Change { id, .. }
             | Self::DiffEnd { id, .. }
             | Self::ReadMeta { id, .. }
@@ -215,8 +197,7 @@ impl Frame for Response {
                 out.put_u8(*code as u8);
                 out.put_i32(*errno);
             }
-            Self::Ready { usage, .. } | Self::Measured { usage, .. } => usage.put(out),
-            Self::NonceChecked { .. } => {}
+            Self::Ready { usage, .. } => usage.put(out),
             Self::Change { change, .. } => change.put(out),
             Self::DiffEnd { usage, total_changes, truncated, .. } => {
                 usage.put(out);
@@ -250,7 +231,7 @@ impl Frame for Response {
     fn max_payload_bytes(kind: u8) -> Option<usize> {
         match kind {
             9 => Some(MAX_DATA_BYTES),
-            1..=17 => Some(MAX_PAYLOAD_BYTES),
+            1..=3 | 6..=17 => Some(MAX_PAYLOAD_BYTES),
             _ => None,
         }
     }
@@ -267,8 +248,6 @@ impl Frame for Response {
                 errno: take.i32("errno")?,
             },
             3 => Self::Ready { id, usage: Usage::take(&mut take)? },
-            4 => Self::NonceChecked { id },
-            5 => Self::Measured { id, usage: Usage::take(&mut take)? },
             6 => Self::Change { id, change: Change::take(&mut take)? },
             7 => Self::DiffEnd {
                 id,

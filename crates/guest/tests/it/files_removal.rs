@@ -1,0 +1,48 @@
+//! `guest files`: removing.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use guest::protocol::files::{FilesErrorCode as Code, Request, Response};
+
+use crate::files_host::{Files, NONCE, OWNER};
+
+#[test]
+fn removal_takes_whole_trees() {
+    let mut files = Files::open();
+    std::fs::create_dir_all(files.at("t/a/b/c")).unwrap();
+    std::fs::create_dir_all(files.at("t/a/b2")).unwrap();
+    for path in ["t/f", "t/a/f", "t/a/b/f", "t/a/b/c/f"] {
+        std::fs::write(files.at(path), "x").unwrap();
+    }
+    symlink("/etc", files.at("t/a/out")).unwrap();
+    std::fs::set_permissions(files.at("t/a/b"), std::fs::Permissions::from_mode(0o0)).unwrap();
+    assert_eq!(files.remove("t", true), Ok(10));
+    assert!(!files.at("t").exists());
+    assert!(std::fs::metadata("/etc/passwd").is_ok());
+    std::fs::create_dir(files.at("empty")).unwrap();
+    assert_eq!(files.remove("empty", false), Ok(1));
+    assert!(std::fs::read_dir(files.at(".leasehold")).unwrap().count() == 1);
+}
+
+#[test]
+fn a_cancelled_removal_is_finished_by_the_next_takeover() {
+    let mut files = Files::open();
+    std::fs::create_dir(files.at("tree")).unwrap();
+    for index in 0..3_000 {
+        std::fs::write(files.at(&format!("tree/{index}")), "").unwrap();
+    }
+    let id = files.next_id();
+    let mut frames = Vec::new();
+    let remove = Request::Remove { id, path: b"tree".to_vec(), recursive: true };
+    guest::protocol::encode(&remove, &mut frames);
+    guest::protocol::encode(&Request::Cancel { id }, &mut frames);
+    files.send_raw(&frames);
+    let answer = files.finish(id).1;
+    assert!(matches!(answer, Response::Error { code: Code::Cancelled, .. }), "{answer:?}");
+    assert!(!files.at("tree").exists(), "it left the workspace in one step");
+    assert_eq!(std::fs::read_dir(files.at(".leasehold")).unwrap().count(), 2, "and is not deleted yet");
+    let mut files = files.reopen();
+    let answer = files.ask(|id| Request::Adopt { id, uid: OWNER, gid: OWNER, nonce: NONCE.to_vec() });
+    assert!(matches!(answer.1, Response::Ready { .. }), "{answer:?}");
+    assert_eq!(std::fs::read_dir(files.at(".leasehold")).unwrap().count(), 1);
+}
