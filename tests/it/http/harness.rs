@@ -35,7 +35,7 @@ pub(super) struct Api {
     service: Service,
     close: oneshot::Sender<()>,
     listener: Outcome<std::io::Result<()>>,
-    _database: TestDatabase,
+    database: TestDatabase,
 }
 
 impl Deref for Api {
@@ -76,7 +76,7 @@ impl Api {
         let router = service::http::router(Arc::clone(&service.app));
         let server = axum::serve(listener, router).with_graceful_shutdown(async move { drop(closed.await) });
         let listener = service.app.supervisor().spawn("listener", async move { server.await });
-        Self { client: Client::new(address, token), fake, log, service, close, listener, _database: database }
+        Self { client: Client::new(address, token), fake, log, service, close, listener, database }
     }
 
     /// The log's next position: equal before and after means that nothing was recorded.
@@ -102,6 +102,13 @@ impl Api {
     pub(super) fn lose(&self, environment_id: &str) {
         let environment_id = environment_id.parse().expect("a UUID");
         self.fake.lose(environment_id, InterruptCause::SandboxLost);
+    }
+
+    /// Keeps the views from following the log until the session is dropped.
+    pub(super) async fn hold_views(&self) -> tokio_postgres::Client {
+        let session = self.database.administrator().await.expect("the administrator connects");
+        session.batch_execute("BEGIN; LOCK TABLE views.consumers IN EXCLUSIVE MODE").await.expect("a lock");
+        session
     }
 
     /// What a stop begins with.

@@ -1,9 +1,12 @@
 //! Everything that must be refused, with its status, its code and its place, and without a trace in the log.
 
+use std::time::Instant;
+
 use reqwest::Method;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use serde_json::{Value, json};
 use tests::api::{answer, id};
+use tests::process::PATIENCE;
 use uuid::Uuid;
 
 use super::harness::Api;
@@ -388,5 +391,42 @@ async fn a_stopping_service_takes_nothing_new() {
     assert_eq!(api.head().await, head, "nothing was recorded");
     assert_eq!(api.get(&path).await.0, 200);
     assert_eq!(api.get("/readyz").await.0, 503);
+    api.stop().await;
+}
+
+/// The views stand still: what was written is answered from the log, never as if it had not been, and only reads wait in vain.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_on_record_is_never_answered_as_if_it_were_not() {
+    let api = Api::start().await;
+    let (_, lease) = api.lease().await;
+    api.run(&lease, &json!({"argv": ["true"]})).await;
+    let path = format!("/v1/leases/{}", id(&lease, "lease_id"));
+    let held = api.hold_views().await;
+
+    let run = Uuid::now_v7();
+    let (status, new) = api.post(&format!("/v1/runs/{run}/leases"), &json!({"ttl_seconds": 60})).await;
+    assert_eq!((status, &new["state"], &new["epoch"]), (201, &json!("live"), &json!(1)), "{new}");
+    let (status, renewed) = api.post(&format!("{path}/renew"), &json!({"ttl_seconds": 600})).await;
+    assert_eq!((status, &renewed["state"]), (200, &json!("live")), "{renewed}");
+    let (status, ended) = api.post(&format!("{path}/commands"), &json!({"argv": ["echo", "x"]})).await;
+    assert_eq!((status, &ended["stdout"]["text"]), (200, &json!("x\n")), "{ended}");
+    let unwaited = json!({"argv": ["sleep", "600"], "wait_seconds": 0});
+    let (status, running) = api.post(&format!("{path}/commands"), &unwaited).await;
+    assert_eq!(status, 202, "{running}");
+    let (status, killed) = api.post_empty(&format!("/v1/commands/{}/kill", id(&running, "command_id"))).await;
+    assert_eq!(status, 202, "{killed}");
+    let put = api.request(Method::PUT, &format!("{path}/files/a")).body("x").send().await.expect("an answer");
+    assert_eq!(put.status(), 201);
+    let (status, released) = api.post_empty(&format!("{path}/release")).await;
+    assert_eq!((status, &released["state"]), (200, &json!("released")), "{released}");
+
+    let (status, problem) = api.get(&path).await;
+    assert_eq!((status, &problem["no_side_effect"]), (503, &json!(true)), "{problem}");
+    assert_problem(&problem, 503, "projection_behind", "a read");
+    drop(held);
+    let start = Instant::now();
+    while api.get(&path).await.0 != 200 {
+        assert!(start.elapsed() < PATIENCE, "the views follow again");
+    }
     api.stop().await;
 }
