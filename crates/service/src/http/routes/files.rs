@@ -271,7 +271,7 @@ mod tests {
         };
         let (one, two) = (Ok(Bytes::from_static(b"one")), Ok(Bytes::from_static(b"two")));
         assert_eq!(passed(vec![]).await, []);
-        assert_eq!(passed(vec![Ok(b"one")]).await, [one.clone()]);
+        assert_eq!(passed(vec![Ok(b"one")]).await, std::slice::from_ref(&one));
         assert_eq!(passed(vec![Ok(b"one"), Ok(b""), Ok(b"two"), Ok(b"")]).await, [one.clone(), two]);
         let changed = || Err(WorkspaceError::ChangedDuringRead);
         assert_eq!(
