@@ -26,6 +26,8 @@ pub struct Service {
     pub token: String,
     /// Audit role's address of the database.
     pub database_url: String,
+    /// The start-up line.
+    pub ready: Value,
     client: reqwest::Client,
     /// The highest position of any answer so far: what a reader must have folded to see everything that was answered.
     seen: AtomicU64,
@@ -122,6 +124,7 @@ impl Service {
             url: text("url"),
             token: text("token"),
             database_url: text("database_url"),
+            ready,
             client: reqwest::Client::new(),
             seen: AtomicU64::new(0),
         }

@@ -29,6 +29,7 @@ const EVENT: &str = "position event_id stream version type schema tenant recorde
                      leaf";
 const FILE: &str = "path path_base64 kind size_bytes modified_at mode provenance";
 const WRITTEN: &str = "path path_base64 size_bytes sha256 created position";
+const READY: &str = "url token console_url data_dir mechanism image_digest database_url";
 const PROBLEM: &str = "type title status detail code retryable no_side_effect request_id";
 
 fn assert_lease(lease: &Value, environment: Option<&str>) {
@@ -71,6 +72,7 @@ fn assert_command(command: &Value, ended: bool) {
 async fn every_answer_has_every_field() {
     let data = data_dir();
     let service = Service::start(data.path(), &Options::docker()).await;
+    assert_eq!(keys(&service.ready), words(READY), "{}", service.ready);
     let log_id = service.log_id().await;
     let (run, lease) = service.lease(600).await;
     assert_lease(&lease, None);
@@ -160,7 +162,7 @@ async fn every_answer_has_every_field() {
     let resolved = docker(&["image", "inspect", "--format", "{{.Id}}", "leasehold/execution:dev"]).await;
     let started = bodies(&history, "ServiceStarted");
     assert_eq!((started.len(), &started[0]["image_digest"]), (1, &json!(resolved.trim())), "{started:?}");
-    assert_eq!(image, started[0]["image_digest"]);
+    assert_eq!((&image, &image), (&started[0]["image_digest"], &service.ready["image_digest"]));
     assert!(bodies(&history, "EnvironmentRequested").iter().all(|body| body["image_digest"] == image));
     service.assert_verified().await;
     service.stop().await;

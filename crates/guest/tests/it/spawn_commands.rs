@@ -138,6 +138,24 @@ fn what_cannot_start_is_told_apart_from_what_ran() {
     assert_eq!(outcome.start_failed.map(|(code, errno, _)| (code, errno)), Some((126, 8)));
 }
 
+/// fork: resource temporarily unavailable. The channel goes on.
+#[test]
+fn no_process_left_is_a_start_failure() {
+    let mut channel = Channel::open();
+    let mut first = shell("sleep 600 & echo up; wait");
+    first.background = true;
+    let first = channel.start(first);
+    while !matches!(channel.receive(), ToHost::Data { .. }) {}
+    // The first command's two processes have the same user, which may have one.
+    let mut second = command(&["true"]);
+    second.rlimits.nproc = Some(1);
+    let outcome = channel.run(second);
+    let (code, errno, message) = outcome.start_failed.expect("it ran");
+    assert_eq!((code, errno, message.as_str()), (126, 11, "no process left for the program"));
+    assert_eq!(channel.run(command(&["true"])).code(), ExitStatus::Code(0));
+    channel.send(&ToGuest::Kill { stream: first });
+}
+
 #[test]
 fn an_argument_over_the_systems_limit_is_said() {
     let mut channel = Channel::open();
