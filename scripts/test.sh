@@ -14,6 +14,6 @@ run_tests() { # arguments of the runner
     cargo nextest run --workspace --locked "$@"
   else
     note "test: cargo test (cargo-nextest is not installed)"
-    cargo test --workspace --locked "$@"
+    cargo test --workspace --locked --no-fail-fast "$@"
   fi
 }
