@@ -9,6 +9,7 @@ mod database;
 mod ends;
 mod files;
 mod kills;
+mod races;
 mod shapes;
 
 use reqwest::Method;

@@ -222,3 +222,25 @@ async fn a_caller_that_goes_away_leaves_no_half_environment() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_is_taken_is_told_in_our_words_and_its_owner_stays() {
+    check(subject().await, async |subject: &Subject| {
+        let spec = subject.spec();
+        let name = sandbox(spec.environment_id);
+        docker(&["create", "--name", &name, "--network", "none", subject.image.as_str(), "true"]).await;
+        let refused = subject.adapter.execution.provision(spec.clone()).await;
+        let owner =
+            docker(&["ps", "--all", "--filter", &format!("name={name}"), "--format", "{{.Labels}}"]).await;
+        docker(&["rm", "--force", &name]).await;
+        assert_eq!(refused, Err(PortError::Rejected { code: "environment_exists" }));
+        assert!(!owner.contains("leasehold."), "not touched: {owner}");
+        // What was made before the name was found taken is removed with the environment.
+        subject.adapter.execution.destroy(spec.environment_id).await.expect("destroyed");
+        assert_eq!(subject.adapter.inventory.list().await, Ok(Vec::new()));
+        // Another environment is no worse for it.
+        let handle = subject.environment().await;
+        assert_eq!(subject.sh(&handle, "echo on").await.stdout.head, b"on\n");
+    })
+    .await;
+}
