@@ -11,9 +11,9 @@ build_programs() {
 run_tests() { # arguments of the runner
   if have cargo-nextest; then
     note "test: cargo nextest"
-    cargo nextest run --workspace --locked "$@"
+    exec cargo nextest run --workspace --locked "$@"
   else
     note "test: cargo test (cargo-nextest is not installed)"
-    cargo test --workspace --locked --no-fail-fast "$@"
+    exec cargo test --workspace --locked --no-fail-fast "$@"
   fi
 }
