@@ -196,9 +196,7 @@ impl Service {
         );
         // What an earlier process left is settled before anything new comes. One thing that cannot be settled keeps nobody else
         // from being served: it shows on readiness, and every pass tries again.
-        if let Err(error) = reconciler.pass().await {
-            tracing::error!(error = %error, "what an earlier process left is not settled");
-        }
+        reconciler.pass().await;
         reconciler.start();
         let workspace = WorkspaceService::new(Arc::clone(&runs), environments.clone());
         let app = Arc::new(App::new(AppParts {

@@ -111,8 +111,14 @@ impl App {
 
     /// Whether everything that a request needs answers.
     pub async fn readiness(&self) -> Readiness {
-        let silent = self.parts.log.status().silent_for;
-        let log = (silent > LOG_SILENCE_MAX).then(|| format!("no answer for {} s", silent.as_secs()));
+        let status = self.parts.log.status();
+        let log = match (status.appending, status.silent_for) {
+            (false, _) => Some("nothing can be appended: restart the service".to_owned()),
+            (true, silent) if silent > LOG_SILENCE_MAX => {
+                Some(format!("no answer for {} s", silent.as_secs()))
+            }
+            (true, _) => None,
+        };
         let projections = match self.parts.reads.runner().status() {
             RunnerStatus::Live { .. } | RunnerStatus::Following { .. } | RunnerStatus::CatchingUp { .. } => {
                 let lag = self.parts.reads.runner().lag();

@@ -85,7 +85,7 @@ async fn start(config: &Config, dev: bool) -> Result<Started, Failure> {
     let (postgres, database, audit_url) = database(config, dev, &data_dir).await?;
     let node_id = node_id(&data_dir)?;
     let foundation = Foundation::lay(database, node_id).await.map_err(compose_failure)?;
-    let runtime = runtime(config, &foundation).await?;
+    let runtime = runtime(config, &foundation, &data_dir).await?;
     let image_digest = (runtime.mechanism != Mechanism::Fake).then(|| runtime.image_digest.to_string());
     let token = tokens::generate();
     let service = Service::start(foundation, runtime, config, Tokens::development(&token))
@@ -234,7 +234,7 @@ fn node_id(data_dir: &Path) -> Result<NodeId, Failure> {
     }
 }
 
-async fn runtime(config: &Config, foundation: &Foundation) -> Result<Runtime, Failure> {
+async fn runtime(config: &Config, foundation: &Foundation, data_dir: &Path) -> Result<Runtime, Failure> {
     let log: EventLog = foundation.log.clone();
     let clock: runtime_adapter::Clock = Arc::new(move || log.clock().now());
     match config.mechanism {
@@ -251,6 +251,8 @@ async fn runtime(config: &Config, foundation: &Foundation) -> Result<Runtime, Fa
             settings.execution_image.clone_from(&config.image);
             settings.files_image.clone_from(&config.files_image);
             settings.mechanism = mechanism;
+            settings.provision_budget = config.provision_budget;
+            settings.state_dir = Some(data_dir.to_path_buf());
             settings.crash_points = CrashPoints::armed(config.crash_point.as_deref());
             let adapter = ContainerAdapter::start(settings, clock).await.map_err(|error| match error {
                 PortError::Unavailable { .. } => {

@@ -1,7 +1,7 @@
 //! Making an environment, or taking one over: intent first, then the runtime, then what came of it.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use events::event::environment::{EnvironmentRequested, TeardownCause};
 use events::run::{EnvironmentPhase, RequestEnvironment, RunCommand};
@@ -12,6 +12,11 @@ use uuid::Uuid;
 use super::{Environment, Environments, Made};
 use crate::api::ServiceError;
 use crate::runs::{RunRef, Submitted};
+
+/// How much longer than its budget a provision is waited for.
+const PROVISION_SLACK: Duration = Duration::from_secs(5);
+/// Longest time to take over an environment.
+const ADOPTION_MAX: Duration = Duration::from_secs(60);
 
 impl Environments {
     /// Provisions a new environment for a lease.
@@ -24,7 +29,9 @@ impl Environments {
 
         let spec = self.spec(run, &requested);
         let provision = self.shared.ports.execution.provision(spec);
-        let provisioned = tokio::time::timeout(self.shared.identity.provision_budget, provision)
+        // The adapter keeps the budget and cleans up by itself; this ends the wait for one that does not.
+        let limit = self.shared.identity.provision_budget + PROVISION_SLACK;
+        let provisioned = tokio::time::timeout(limit, provision)
             .await
             .unwrap_or(Err(PortError::Unavailable { code: "provision_timeout", effect_possible: true }));
         let handle = match provisioned {
@@ -91,7 +98,11 @@ impl Environments {
             .await?
             .ok_or(ServiceError::Internal)?;
         let spec = self.spec(run, &requested);
-        match self.shared.ports.execution.adopt(spec).await {
+        // Without an end of its own it could hold up the environment's teardown.
+        let adopted = tokio::time::timeout(ADOPTION_MAX, self.shared.ports.execution.adopt(spec))
+            .await
+            .unwrap_or(Err(PortError::Unavailable { code: "adoption_timeout", effect_possible: true }));
+        match adopted {
             Ok(handle) => {
                 let instance_id = self.shared.identity.instance_id;
                 let adopted = RunCommand::RecordAdopted { environment_id, instance_id };
@@ -102,7 +113,10 @@ impl Environments {
                 recorded?;
                 self.usable(environment).await
             }
-            Err(error @ PortError::Unavailable { .. }) => Err(error.into()),
+            Err(error @ PortError::Unavailable { .. }) => {
+                let reason_code = reason_code(&error).to_owned();
+                Err(ServiceError::EnvironmentUnavailable { reason_code })
+            }
             Err(error) => {
                 tracing::warn!(%environment_id, error = %error, "an environment could not be taken over");
                 drop(flight);

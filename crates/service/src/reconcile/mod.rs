@@ -79,6 +79,8 @@ pub struct Reconciler {
     parts: Parts,
     config: ReconcileConfig,
     memory: Arc<Mutex<Memory>>,
+    /// Two sweeps at once would record a removal twice.
+    sweeping: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// What only this process knows, and may forget.
@@ -104,7 +106,7 @@ impl Reconciler {
     /// Over the parts of this process.
     #[must_use]
     pub fn new(parts: Parts, config: ReconcileConfig) -> Self {
-        Self { parts, config, memory: Arc::default() }
+        Self { parts, config, memory: Arc::default(), sweeping: Arc::default() }
     }
 
     /// Starts the loops; they end when the service stops.
@@ -123,6 +125,15 @@ impl Reconciler {
         self.memory().fault.clone()
     }
 
+    /// One pass; what kept it from getting through shows on readiness until a later one does.
+    pub async fn pass(&self) {
+        let fault = self.try_pass().await.err().map(|error| error.to_string());
+        let known = std::mem::replace(&mut self.memory().fault, fault.clone());
+        if fault != known {
+            tracing::warn!(fault, "reconciliation does not get through, or does again");
+        }
+    }
+
     /// `teardown_failed`, when environments cannot be removed.
     #[must_use]
     pub fn teardown_fault(&self) -> Option<String> {
@@ -133,15 +144,7 @@ impl Reconciler {
     async fn pass_loop(&self) {
         let stopping = self.parts.supervisor.stopping().clone();
         while !stopping.is_cancelled() {
-            let fault = match self.pass().await {
-                Ok(()) => None,
-                Err(error) => Some(error.to_string()),
-            };
-            let known = self.fault();
-            if fault != known {
-                tracing::warn!(fault, "reconciliation does not get through, or does again");
-            }
-            self.memory().fault = fault;
+            self.pass().await;
             tokio::select! {
                 () = stopping.cancelled() => {}
                 () = self.parts.wake.woken() => {}

@@ -22,6 +22,7 @@ impl Reconciler {
         if !self.owns() {
             return Err(ServiceError::Unavailable { reason_code: "node_not_owned" });
         }
+        let _sweeping = self.sweeping.lock().await;
         self.record_removed().await?;
         let listed = self.parts.environments.ports().inventory.list().await?;
         // The head is read after the listing: whatever was listed had its intent on record before that.

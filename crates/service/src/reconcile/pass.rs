@@ -24,7 +24,7 @@ impl Reconciler {
     ///
     /// # Errors
     /// When the log or the views do not answer; the next pass begins anew.
-    pub async fn pass(&self) -> Result<(), ServiceError> {
+    pub(super) async fn try_pass(&self) -> Result<(), ServiceError> {
         if !self.owns() {
             return Err(ServiceError::Unavailable { reason_code: "node_not_owned" });
         }

@@ -69,14 +69,13 @@ pub(super) enum Step {
 
 pub(super) fn step(open: &OpenEnvironment, local: Local, now: Timestamp, release_drain: Duration) -> Step {
     let environment = &open.environment;
-    if local.in_flight || local.destroying {
-        return Step::Rest;
-    }
     match environment.state {
         EnvironmentPhase::Destroyed => Step::Rest,
+        // Also while it is being made: whoever makes it finds that it is not wanted any more.
         EnvironmentPhase::Requested | EnvironmentPhase::Ready if now >= environment.expires_at => {
             Step::Teardown(TeardownCause::Expired)
         }
+        _ if local.in_flight || local.destroying => Step::Rest,
         // Its lease has ended on the clock: recording that comes first, and asks for the teardown.
         EnvironmentPhase::Requested | EnvironmentPhase::Ready if !open.is_wanted(now) => Step::Rest,
         EnvironmentPhase::Requested => Step::FailProvision,
@@ -206,6 +205,8 @@ mod tests {
     fn expiry_overrides_liveness() {
         let cap = Step::Teardown(TeardownCause::Expired);
         assert_eq!(step(&open(EnvironmentPhase::Ready, None), held(), at(1_000), DRAIN), cap);
+        let in_flight = Local { in_flight: true, ..Local::default() };
+        assert_eq!(step(&open(EnvironmentPhase::Requested, None), in_flight, at(1_000), DRAIN), cap);
         assert_eq!(step(&open(EnvironmentPhase::Ready, None), Local::default(), at(500), DRAIN), Step::Rest);
     }
 

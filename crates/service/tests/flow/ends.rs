@@ -126,9 +126,14 @@ async fn a_lost_environment_interrupts_and_is_never_replaced_in_its_epoch() {
     let (run_id, lease_id) = service.lease(60_000).await;
     let running = service.begin(lease_id, "sleep 60").await;
     service.command_until(running.command_id, |command| command.state == CommandStatus::Running).await;
+    let waiting = service.begin(lease_id, "echo never").await;
     world.fake.lose(running.environment_id, InterruptCause::SandboxLost);
     let ended = service.command_until(running.command_id, |command| command.state.is_ended()).await;
     assert_eq!((ended.state, ended.cause), (CommandStatus::Interrupted, Some(InterruptCause::SandboxLost)));
+    let never = service.command_until(waiting.command_id, |command| command.state.is_ended()).await;
+    let never = never.result.unwrap();
+    assert_eq!((never.killed_by, never.exit_code), (Some(KillReason::Cancelled), None));
+    assert_eq!(never.evidence.unwrap().by.as_deref(), Some("environment_lost"));
     destroyed(&service, lease_id).await;
     let refused = service.app().execute(&ctx(), lease_id, shell("true"), PATIENCE).await;
     assert_eq!(refusal(refused), ServiceError::EnvironmentLost);

@@ -171,6 +171,7 @@ async fn a_run_that_cannot_be_read_keeps_no_other_from_moving() {
     service.lease_until(fine, |lease| lease.lease.state == LeasePhase::Expired).await;
     let (_, lease_id) = service.lease(60_000).await;
     assert_eq!(service.run(lease_id, "echo served").await.result.unwrap().stdout.text, "served\n");
+    service.app().parts().reconciler.pass().await;
     assert!(!service.app().readiness().await.ready, "and it shows");
     service.stop().await;
 }
