@@ -36,7 +36,7 @@ macro_rules! events {
             }
 
             /// Reads a body of the given type; `None` when this version knows the name but not yet a payload for it.
-            pub(crate) fn from_body(kind: EventType, body: &[u8]) -> Option<Result<Self, serde_json::Error>> {
+            pub fn from_body(kind: EventType, body: &[u8]) -> Option<Result<Self, serde_json::Error>> {
                 match kind {
                     $(EventType::$variant => Some(serde_json::from_slice(body).map(Self::$variant)),)+
                     _ => None,

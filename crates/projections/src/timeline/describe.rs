@@ -3,7 +3,6 @@
 use events::event::environment::TeardownCause;
 use events::event::service::OrphanKind;
 use events::event::workspace::PathText;
-use events::stored::Recorded;
 use events::{Event, Timestamp};
 use uuid::Uuid;
 
@@ -13,10 +12,11 @@ use super::escape::{Escaped, quoted};
 /// Characters of one foreign text that are shown.
 pub(super) const TEXT_CHARACTERS_MAX: usize = 80;
 
-/// The facts of an event in words, on one line, every foreign text escaped and bounded.
+/// The facts of an event in words, on one line, every foreign text escaped and bounded; `None` is an event whose body was
+/// erased.
 #[must_use]
-pub fn describe(recorded: &Recorded) -> String {
-    let Some(event) = &recorded.event else { return "its body was erased".to_owned() };
+pub fn describe(event: Option<&Event>) -> String {
+    let Some(event) = event else { return "its body was erased".to_owned() };
     match event {
         Event::LeaseAcquired(body) => {
             let mut facts = format!("lease {}, epoch {}", body.lease_id, body.epoch);

@@ -40,7 +40,7 @@ impl Timeline {
             position: recorded.position,
             since_start_ms: at.ms_since(start),
             kind: Escaped(&recorded.header.kind).to_string(),
-            facts: describe(recorded),
+            facts: describe(recorded.event.as_ref()),
         }
     }
 }

@@ -5,9 +5,55 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use uuid::Uuid;
 
+/// The codes of [`super::exit`] that every command shares.
+const EXIT_CODES: &str = "\
+Exit codes:
+  0   done
+  1   refused or failed; the message says why
+  2   wrong usage or configuration
+  69  the service, the engine or the database does not answer; trying again may help
+`leasehold run` has codes of its own: `leasehold run --help`.";
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  leasehold serve --dev                                      # prints the address and the token to use
+  leasehold serve --dev --json --listen 127.0.0.1:0 --data /var/tmp/leasehold
+
+SIGTERM or Ctrl-C ends it: running commands end as SERVICE_SHUTDOWN, and with --dev their sandboxes go.";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  leasehold run -- python3 -c 'print(1 + 1)'
+  leasehold run -- sh -c 'seq 3 | wc -l'                     # a pipe inside the sandbox needs a shell
+  echo 'a b c' | leasehold run -i -- wc -w                   # without -i the command reads nothing
+  leasehold run --timeout 2 -- sleep 60                      # exits with 124
+  lease=$(leasehold lease acquire --json | jq -r .lease_id)  # several commands in one workspace:
+  leasehold run --lease \"$lease\" -- ls -l
+
+Exit codes: the command's own, and
+  2    wrong usage or configuration
+  124  the command was killed by its time limit
+  125  the command has no result, for a reason that is not its own
+  137  the command was killed for another reason; the message names it
+  130, 143  ended by Ctrl-C or SIGTERM; the command was killed";
+
+const LEASE_EXAMPLES: &str = "\
+Examples:
+  leasehold lease acquire --ttl 3600 --holder build-7
+  lease=$(leasehold lease acquire --json | jq -r .lease_id)
+  leasehold lease renew \"$lease\" --ttl 600
+  leasehold lease release \"$lease\"                         # its sandbox and workspace go
+  leasehold lease list --state live";
+
+const EVENTS_EXAMPLES: &str = "\
+Examples:
+  leasehold lease list                                       # shows the runs
+  leasehold events --run RUN_ID
+  leasehold events --run RUN_ID --json | jq -r .type";
+
 /// Leases on sandboxes for code that nobody vouches for.
 #[derive(Debug, Parser)]
-#[command(name = "leasehold", version, max_term_width = 100)]
+#[command(name = "leasehold", version, max_term_width = 110, after_help = EXIT_CODES)]
 pub(super) struct Cli {
     #[command(subcommand)]
     pub(super) command: Command,
@@ -16,12 +62,16 @@ pub(super) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Run the service.
+    #[command(after_help = SERVE_EXAMPLES)]
     Serve(Serve),
     /// Run one command in a sandbox and exit with its code.
+    #[command(after_help = RUN_EXAMPLES)]
     Run(Run),
-    /// Work with leases.
+    /// Work with leases: the right to run commands in one sandbox, for a time.
+    #[command(after_help = LEASE_EXAMPLES)]
     Lease(Lease),
     /// Show the events of a run.
+    #[command(after_help = EVENTS_EXAMPLES)]
     Events(Events),
     /// Bring a database to this version's schema.
     Migrate(Migrate),
@@ -57,11 +107,11 @@ pub(super) struct Serve {
 #[derive(Clone, Debug, Args)]
 pub(super) struct Server {
     /// Where the service listens.
-    #[arg(long, env = "LEASEHOLD_URL", default_value = "http://127.0.0.1:7390")]
+    #[arg(long, env = "LEASEHOLD_URL", default_value = "http://127.0.0.1:7390", global = true)]
     pub(super) url: String,
-    /// The bearer token.
-    #[arg(long, env = "LEASEHOLD_TOKEN", hide_env_values = true)]
-    pub(super) token: String,
+    /// The bearer token; better in the environment, where other users do not see it.
+    #[arg(long, env = "LEASEHOLD_TOKEN", hide_env_values = true, global = true)]
+    pub(super) token: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -69,19 +119,19 @@ pub(super) struct Run {
     #[command(flatten)]
     pub(super) server: Server,
     /// Use this lease and leave it; otherwise one is acquired and released.
-    #[arg(long)]
+    #[arg(long, value_name = "LEASE_ID")]
     pub(super) lease: Option<Uuid>,
     /// The run to acquire a lease on; a new one by default.
-    #[arg(long, conflicts_with = "lease")]
+    #[arg(long, value_name = "RUN_ID", conflicts_with = "lease")]
     pub(super) run: Option<Uuid>,
     /// Life of the acquired lease in seconds.
     #[arg(long, default_value_t = 600.0, value_name = "SECONDS", conflicts_with = "lease")]
     pub(super) ttl: f64,
-    /// Time limit of the command in seconds.
+    /// Time limit of the command in seconds; that of the lease by default.
     #[arg(long, value_name = "SECONDS")]
     pub(super) timeout: Option<f64>,
     /// Working directory relative to /workspace.
-    #[arg(long)]
+    #[arg(long, value_name = "DIR")]
     pub(super) cwd: Option<String>,
     /// A variable for the command; may be repeated.
     #[arg(long, value_name = "NAME=VALUE")]
@@ -90,7 +140,7 @@ pub(super) struct Run {
     #[arg(short = 'i', long)]
     pub(super) stdin: bool,
     /// Program and arguments.
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(required = true, value_name = "PROGRAM", trailing_var_arg = true, allow_hyphen_values = true)]
     pub(super) argv: Vec<String>,
 }
 
@@ -110,13 +160,13 @@ pub(super) enum LeaseAction {
     /// Take a lease on a run.
     Acquire {
         /// The run; a new one by default.
-        #[arg(long)]
+        #[arg(long, value_name = "RUN_ID")]
         run: Option<Uuid>,
         /// Life in seconds.
         #[arg(long, default_value_t = 600.0, value_name = "SECONDS")]
         ttl: f64,
-        /// Who holds it.
-        #[arg(long)]
+        /// Who holds it: words for people, shown in lists.
+        #[arg(long, value_name = "TEXT")]
         holder: Option<String>,
         /// End a live lease of the run instead of being refused.
         #[arg(long)]
@@ -125,11 +175,13 @@ pub(super) enum LeaseAction {
     /// Show one lease.
     Show {
         /// The lease.
+        #[arg(value_name = "LEASE_ID")]
         lease: Uuid,
     },
     /// Let a lease live for some time from now.
     Renew {
         /// The lease.
+        #[arg(value_name = "LEASE_ID")]
         lease: Uuid,
         /// Life from now in seconds.
         #[arg(long, default_value_t = 600.0, value_name = "SECONDS")]
@@ -138,23 +190,25 @@ pub(super) enum LeaseAction {
     /// Give a lease back.
     Release {
         /// The lease.
+        #[arg(value_name = "LEASE_ID")]
         lease: Uuid,
     },
     /// End a lease as an operator.
     Revoke {
         /// The lease.
+        #[arg(value_name = "LEASE_ID")]
         lease: Uuid,
-        /// Why.
-        #[arg(long)]
+        /// Why; recorded.
+        #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
     /// List leases, newest first.
     List {
         /// Only of this run.
-        #[arg(long)]
+        #[arg(long, value_name = "RUN_ID")]
         run: Option<Uuid>,
-        /// Only in this state: live, released, expired, revoked or fenced.
-        #[arg(long)]
+        /// Only in this state.
+        #[arg(long, value_parser = ["live", "released", "expired", "revoked", "fenced"])]
         state: Option<String>,
     },
 }
@@ -164,9 +218,9 @@ pub(super) struct Events {
     #[command(flatten)]
     pub(super) server: Server,
     /// The run.
-    #[arg(long)]
+    #[arg(long, value_name = "RUN_ID")]
     pub(super) run: Uuid,
-    /// One JSON object per line.
+    /// Whole events, one JSON object per line.
     #[arg(long)]
     pub(super) json: bool,
 }

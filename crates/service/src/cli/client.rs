@@ -10,23 +10,33 @@ use super::exit::Failure;
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     http: reqwest::Client,
-    server: Server,
+    url: String,
+    token: String,
 }
 
 impl Client {
     pub(super) fn new(server: &Server) -> Result<Self, Failure> {
+        let token = server.token.clone().filter(|token| !token.is_empty()).ok_or_else(|| {
+            Failure::usage("no token: set LEASEHOLD_TOKEN to the one that `leasehold serve --dev` printed")
+        })?;
         // A proxy of the environment would see the token.
         let http = reqwest::Client::builder()
             .no_proxy()
             .build()
             .map_err(|error| Failure::failed(format!("no HTTP client: {error}")))?;
+        if !(server.url.starts_with("http://") || server.url.starts_with("https://")) {
+            return Err(Failure::usage(format!(
+                "{:?} is no address: it must begin with http:// or https://",
+                server.url
+            )));
+        }
         let url = server.url.trim_end_matches('/').to_owned();
-        Ok(Self { http, server: Server { url, token: server.token.clone() } })
+        Ok(Self { http, url, token })
     }
 
     /// A request with the token.
     pub(super) fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        self.http.request(method, format!("{}{path}", self.server.url)).bearer_auth(&self.server.token)
+        self.http.request(method, format!("{}{path}", self.url)).bearer_auth(&self.token)
     }
 
     /// GET; the JSON of a success.
@@ -43,7 +53,11 @@ impl Client {
 /// Sends; a problem document becomes a failure in its own words.
 pub(super) async fn send(request: RequestBuilder) -> Result<Response, Failure> {
     let response = request.send().await.map_err(|error| {
-        let detail = if error.is_connect() { "nobody listens there" } else { "the connection broke" };
+        let detail = if error.is_connect() {
+            "nobody answers there; is the service running, and LEASEHOLD_URL right?"
+        } else {
+            "the connection broke"
+        };
         let place = error.url().map(|url| url.origin().ascii_serialization()).unwrap_or_default();
         Failure::unavailable(format!("{place}: {detail}"))
     })?;
@@ -61,6 +75,9 @@ fn problem_failure(status: StatusCode, problem: &Value) -> Failure {
     for error in problem["errors"].as_array().into_iter().flatten() {
         let part = |key: &str| error[key].as_str().unwrap_or_default();
         message.push_str(&format!("\n  {}: {}", part("pointer"), part("detail")));
+    }
+    if status == StatusCode::UNAUTHORIZED {
+        message.push_str("; a service started with --dev prints its token, a new one at every start");
     }
     if problem["retryable"] == true { Failure::unavailable(message) } else { Failure::failed(message) }
 }

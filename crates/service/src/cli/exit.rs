@@ -10,9 +10,11 @@
 //! | 125 | `run`: the command has no result, for a reason that is not its own |
 //! | 130 | `run`: interrupted at the keyboard; the command was killed |
 //! | 137 | `run`: the command was killed for another reason |
+//! | 143 | `run`: ended by SIGTERM; the command was killed |
 //!
 //! `run` answers the command's own exit code in every other case.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 /// Refused or failed.
@@ -29,6 +31,8 @@ pub const NO_RESULT: u8 = 125;
 pub const INTERRUPTED: u8 = 130;
 /// `run`: killed for another reason.
 pub const KILLED: u8 = 137;
+/// `run`: ended by SIGTERM.
+pub const TERMINATED: u8 = 143;
 
 /// Why a program ends otherwise than wished.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,8 +61,12 @@ impl Failure {
 }
 
 /// Tells the person and answers the code.
-#[expect(clippy::print_stderr, reason = "this is where people are told")]
 pub(super) fn report(failure: &Failure) -> ExitCode {
-    eprintln!("leasehold: {}", failure.message);
+    tell(&failure.message);
     ExitCode::from(failure.code)
+}
+
+/// Words for people, on standard error. Whoever has closed it does not want them.
+pub(super) fn tell(words: &str) {
+    let _ = writeln!(std::io::stderr(), "leasehold: {words}");
 }

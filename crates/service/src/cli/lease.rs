@@ -40,9 +40,6 @@ async fn list(client: &Client, run: Option<Uuid>, state: Option<&str>) -> Result
         filter.push_str(&format!("&run_id={run}"));
     }
     if let Some(state) = state {
-        if !state.bytes().all(|byte| byte.is_ascii_lowercase()) {
-            return Err(Failure::usage("--state takes one of live, released, expired, revoked, fenced"));
-        }
         filter.push_str(&format!("&state={state}"));
     }
     let mut leases = Vec::new();

@@ -6,6 +6,7 @@ mod client;
 mod doctor;
 mod events;
 pub mod exit;
+mod interrupt;
 mod lease;
 mod migrate;
 mod run;

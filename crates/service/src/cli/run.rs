@@ -12,40 +12,64 @@ use uuid::Uuid;
 
 use super::args::Run;
 use super::client::{Client, send, text};
-use super::exit::{self, Failure};
+use super::exit::{self, Failure, tell};
+use super::interrupt::Interrupts;
 use super::sse::{Frame, Parser};
 
 /// How often a broken output stream is taken up again before it is given up.
 const RECONNECTS_MAX: usize = 5;
 
 pub(super) async fn run(args: Run) -> Result<u8, Failure> {
-    let client = Client::new(&args.server).map_err(no_result)?;
+    let client = Client::new(&args.server)?;
     let body = body(&args)?;
-    let (lease_id, ours) = match args.lease {
-        Some(lease_id) => (lease_id.to_string(), false),
-        None => (acquire(&client, &args).await.map_err(no_result)?, true),
+    let mut interrupts = Interrupts::listen().map_err(no_result)?;
+    let lease = match args.lease {
+        Some(lease_id) => Held { lease_id: lease_id.to_string(), run_id: None },
+        None => tokio::select! {
+            lease = acquire(&client, &args) => lease.map_err(no_result)?,
+            failure = interrupts.received() => return Err(failure),
+        },
     };
     let command_id = OnceLock::new();
     let ended = tokio::select! {
-        ended = execute(&client, &lease_id, &body, &command_id) => ended,
-        _ = tokio::signal::ctrl_c() => {
-            Err(Failure { code: exit::INTERRUPTED, message: "interrupted".to_owned() })
-        }
+        ended = execute(&client, &lease.lease_id, &body, &command_id) => ended,
+        failure = interrupts.received() => Err(failure),
     };
-    if let (Err(_), Some(command_id)) = (&ended, command_id.get()) {
+    tokio::select! {
+        () = leave(&client, &lease, ended.is_err().then(|| command_id.get()).flatten()) => {}
+        _ = interrupts.received() => tell("left at once: the lease and its command end when its time is over"),
+    }
+    ended.and_then(|command| verdict(&command)).map_err(|failure| match &lease.run_id {
+        Some(run_id) => {
+            let message = format!("{}\n  what happened: leasehold events --run {run_id}", failure.message);
+            Failure { message, ..failure }
+        }
+        None => failure,
+    })
+}
+
+/// The lease that the command runs under.
+struct Held {
+    lease_id: String,
+    /// The run of a lease that was acquired here, and is released here.
+    run_id: Option<String>,
+}
+
+/// Ends what would go on without us. The command's own end counts; the lease ends by itself at the latest.
+async fn leave(client: &Client, lease: &Held, abandoned_command_id: Option<&String>) {
+    if let Some(command_id) = abandoned_command_id {
         // Nobody reads its output any more; one that has ended already does not mind.
         let kill = format!("/v1/commands/{command_id}/kill");
         if let Err(failure) = client.post(&kill, &json!({})).await {
             tell(&format!("the command was not killed: {}", failure.message));
         }
     }
-    if ours {
-        // The command's own end counts; the lease ends by itself at the latest.
-        if let Err(failure) = client.post(&format!("/v1/leases/{lease_id}/release"), &json!({})).await {
+    if lease.run_id.is_some() {
+        let release = format!("/v1/leases/{}/release", lease.lease_id);
+        if let Err(failure) = client.post(&release, &json!({})).await {
             tell(&format!("the lease was not released: {}", failure.message));
         }
     }
-    ended.and_then(|command| verdict(&command))
 }
 
 /// What is not the command's own doing has a code of its own.
@@ -78,11 +102,11 @@ fn body(args: &Run) -> Result<Value, Failure> {
     Ok(body)
 }
 
-async fn acquire(client: &Client, args: &Run) -> Result<String, Failure> {
+async fn acquire(client: &Client, args: &Run) -> Result<Held, Failure> {
     let run_id = args.run.unwrap_or_else(Uuid::now_v7);
     let body = json!({ "ttl_seconds": args.ttl, "holder": "leasehold run" });
     let lease = client.post(&format!("/v1/runs/{run_id}/leases"), &body).await?;
-    text(&lease, "lease_id")
+    Ok(Held { lease_id: text(&lease, "lease_id")?, run_id: Some(run_id.to_string()) })
 }
 
 /// The command as it ended; its output has been written by then.
@@ -181,11 +205,6 @@ fn verdict(command: &Value) -> Result<u8, Failure> {
 fn known(evidence: &Value) -> Value {
     let known = evidence.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
     Value::Object(known.map(|(key, value)| (key.clone(), value.clone())).collect())
-}
-
-#[expect(clippy::print_stderr, reason = "words for people go there")]
-fn tell(words: &str) {
-    eprintln!("leasehold: {words}");
 }
 
 #[cfg(test)]
