@@ -103,9 +103,10 @@ impl Execution {
             match self.shared.runs.record(running.environment.run, &command).await {
                 Ok(started) => running.entry.recorded_at(started.position()),
                 // Its lease or its environment ended while it waited.
-                Err(SubmitError::Rejected(Rejection::LeaseLost | Rejection::EnvironmentLost)) => {
+                Err(SubmitError::Rejected(ended @ (Rejection::LeaseLost | Rejection::EnvironmentLost))) => {
                     let kill = match running.entry.cancel.get() {
                         Some(kill) => kill,
+                        None if ended == Rejection::EnvironmentLost => cancelled_by("environment_lost"),
                         None => self.end_of_lease(running).await,
                     };
                     return Ok(Start::Killed(Box::new(kill)));

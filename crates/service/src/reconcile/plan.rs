@@ -119,14 +119,11 @@ fn kill(cause: Option<TeardownCause>, lease_expires_at: Timestamp) -> CancelRequ
             reason: KillReason::ServiceShutdown,
             evidence: Evidence { deadline_ms: Some(0), ..Evidence::default() },
         },
+        Some(TeardownCause::Suspected | TeardownCause::ProvisionFailed | TeardownCause::Lost) => {
+            cancelled_by("environment_lost")
+        }
         Some(
-            TeardownCause::Released
-            | TeardownCause::Revoked
-            | TeardownCause::Fenced
-            | TeardownCause::Closed
-            | TeardownCause::Suspected
-            | TeardownCause::ProvisionFailed
-            | TeardownCause::Lost,
+            TeardownCause::Released | TeardownCause::Revoked | TeardownCause::Fenced | TeardownCause::Closed,
         )
         | None => cancelled_by("lease_ended"),
     }
