@@ -137,7 +137,7 @@ pub struct Evidence {
     pub source: Option<String>,
     /// OUTPUT_LIMIT: bytes produced until the kill.
     pub produced_bytes: Option<u64>,
-    /// CANCELLED: who asked (`client`, `lease_ended`).
+    /// CANCELLED: who asked (`client`), or what ended it (`lease_ended`, `environment_lost`).
     pub by: Option<String>,
     /// CANCELLED: the foreground command whose kill stopped the container.
     pub stopped_with: Option<CommandId>,
