@@ -6,6 +6,6 @@ bench() { # names of measures, all by default
   cargo build --release --locked -p service --bin leasehold
   cargo build --release --locked -p event-log --example append_bench
   cargo build --release --locked -p runtime-adapter --example dispatch_bench
-  cargo build --release --locked -p tests --example bench
-  target/release/examples/bench "$SCRATCH/bench.json" "$@"
+  cargo build --release --locked -p tests --bin bench
+  target/release/bench "$SCRATCH/bench.json" "$@"
 }

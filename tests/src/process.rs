@@ -54,17 +54,15 @@ impl Options {
     }
 }
 
-/// A program of this workspace, built beside the test binary.
+/// A program of this workspace, built in the same profile: tests lie in `target/PROFILE/deps`, programs in `target/PROFILE`.
 ///
 /// # Panics
 /// When it was not built.
 #[must_use]
 pub fn program(name: &str) -> PathBuf {
     let own = std::env::current_exe().expect("the test knows its own path");
-    let profile = own.parent().and_then(Path::parent).expect("tests lie in target/PROFILE/deps");
-    let path = profile.join(name);
-    assert!(path.exists(), "{} is not built: run `cargo build --workspace --bins` first", path.display());
-    path
+    let built = own.ancestors().skip(1).take(2).map(|dir| dir.join(name)).find(|path| path.is_file());
+    built.unwrap_or_else(|| panic!("{name} is not built: run `cargo build --workspace --bins` first"))
 }
 
 /// A data directory that the database's own user can reach.

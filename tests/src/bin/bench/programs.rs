@@ -106,10 +106,10 @@ fn number(object: Option<&Value>, field: &str) -> Option<f64> {
     object?.get(field)?.as_f64()
 }
 
-/// Runs an example that was built beside this one; answers the JSON it prints.
+/// Runs an example of the same build; answers the JSON it prints.
 fn example(name: &str, arguments: &[&str]) -> Result<Value, Failure> {
     let own = std::env::current_exe()?;
-    let path = own.parent().ok_or("this program lies nowhere")?.join(name);
+    let path = own.parent().ok_or("this program lies nowhere")?.join("examples").join(name);
     let output = command(&path).args(arguments).stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
     if !output.status.success() {
         return Err(format!("{name} failed: {}", output.status).into());
