@@ -366,6 +366,20 @@ pub async fn left_in_engine(log_id: &str) -> Vec<String> {
     left
 }
 
+/// Output of one `leasehold` call without a service, with these variables.
+///
+/// # Panics
+/// When it cannot be started.
+pub async fn leasehold(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    command(&program("leasehold"))
+        .args(arguments)
+        .envs(variables.iter().copied())
+        .stdin(Stdio::null())
+        .output()
+        .await
+        .expect("leasehold runs")
+}
+
 /// Output of one `docker` call.
 ///
 /// # Panics

@@ -3,7 +3,7 @@
 use std::process::Output;
 
 use serde_json::Value;
-use tests::process::{Options, Service, data_dir, left_in_engine};
+use tests::process::{Options, Service, data_dir, leasehold, left_in_engine};
 
 fn code(output: &Output) -> i32 {
     output.status.code().unwrap_or_else(|| panic!("no exit code: {output:?}"))
@@ -118,4 +118,35 @@ async fn leases_and_events_by_hand() {
     let nowhere = ["lease", "--url", "http://127.0.0.1:9", "show", &lease_id];
     assert_eq!(code(&service.cli(&nowhere, b"").await), 69);
     service.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_says_what_is_there_and_what_is_missing() {
+    let checks = async |variables: &[(&str, &str)]| {
+        let output = leasehold(&["doctor", "--json"], variables).await;
+        let report: Value =
+            serde_json::from_str(text(&output.stdout)).unwrap_or_else(|_| panic!("{output:?}"));
+        let checks = report["checks"].as_array().expect("checks").clone();
+        assert_eq!(report["ok"], checks.iter().all(|check| check["ok"] == true), "{report}");
+        assert_eq!(code(&output), i32::from(report["ok"] != true), "{report}");
+        checks
+    };
+    let whole = checks(&[]).await;
+    assert!(whole.len() >= 4 && whole.iter().all(|check| check["ok"] == true), "{whole:?}");
+    let nowhere = checks(&[("LEASEHOLD_ENGINE_HOST", "unix:///nowhere/engine.sock")]).await;
+    let failed: Vec<&Value> = nowhere.iter().filter(|check| check["ok"] == false).collect();
+    assert_eq!(
+        (failed.len(), &failed[0]["name"]),
+        (1, &serde_json::json!("container engine")),
+        "{nowhere:?}"
+    );
+    let unloaded = checks(&[("LEASEHOLD_IMAGE", "leasehold/no-such-image:dev")]).await;
+    let failed: Vec<&Value> = unloaded.iter().filter(|check| check["ok"] == false).collect();
+    assert_eq!(
+        (failed.len(), &failed[0]["name"]),
+        (1, &serde_json::json!("execution image")),
+        "{unloaded:?}"
+    );
+    let wrong = leasehold(&["doctor"], &[("LEASEHOLD_COLOUR", "red")]).await;
+    assert_eq!(code(&wrong), 2, "{wrong:?}");
 }

@@ -4,6 +4,7 @@
 
 mod form;
 mod golden;
+mod image;
 mod registry;
 mod samples;
 mod time;
