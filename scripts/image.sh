@@ -88,6 +88,7 @@ ensure_base() {
   fi
   require_root "building the base layer"
   rm -f -- "$IMAGE_CACHE/base.key"
+  printf 'building, which takes minutes ... ' >&2
   build_base "$BASE_TAR" "$BUILT_LOCK"
   base_key >"$IMAGE_CACHE/base.key"
   step_end "built"

@@ -64,6 +64,6 @@ mod tests {
         let released = json!({ "lease_id": lease_id, "epoch": 1 });
         assert_eq!(facts("LeaseReleased", &released), "lease …9f8f1b9e given back");
         assert_eq!(facts("LeaseReleased", &Value::Null), "its body was erased");
-        assert_eq!(facts("FromTheFuture", &json!({ "a": "b\u{1b}[31m" })), r#"{"a":"b\u{1b}[31m"}"#);
+        assert_eq!(facts("FromTheFuture", &json!({ "a": "b\u{1b}[31m" })), r#"{"a":"b\\u001b[31m"}"#);
     }
 }
