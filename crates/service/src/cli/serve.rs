@@ -77,9 +77,12 @@ pub(super) async fn serve(args: Serve, environment: BTreeMap<String, OsString>) 
 
 async fn start(config: &Config, dev: bool) -> Result<Started, Failure> {
     // Taken first: a port in use ends the start before anything exists.
-    let listener = TcpListener::bind(config.listen)
-        .await
-        .map_err(|error| Failure::failed(format!("cannot listen on {}: {error}", config.listen)))?;
+    let listener = TcpListener::bind(config.listen).await.map_err(|error| {
+        Failure::failed(format!(
+            "cannot listen on {}: {error}; --listen takes another address, port 0 a free one",
+            config.listen
+        ))
+    })?;
     let address = listener.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
     let data_dir = data_dir(&config.data_dir)?;
     let (postgres, database, audit_url) = database(config, dev, &data_dir).await?;
@@ -133,9 +136,10 @@ fn config(args: &Serve, environment: &BTreeMap<String, OsString>) -> Result<Conf
     }
     let config = Config::load(&sources).map_err(|faults| Failure::usage(faults.to_string()))?;
     match (&config.database, args.dev) {
-        (None, false) => {
-            Err(Failure::usage("no database: set the three database URLs, or use --dev for the embedded one"))
-        }
+        (None, false) => Err(Failure::usage(
+            "no database: use --dev for the embedded one, or set LEASEHOLD_DATABASE_APPEND_URL, \
+             LEASEHOLD_DATABASE_PROJECT_URL and LEASEHOLD_DATABASE_AUDIT_URL",
+        )),
         (Some(_), true) => Err(Failure::usage("--dev uses the embedded database: unset the database URLs")),
         _ => Ok(config),
     }
