@@ -84,6 +84,7 @@ impl From<PortError> for ServiceError {
             | PortError::Lost { .. }
             | PortError::EscapeSuspected { .. } => Self::EnvironmentLost,
             PortError::Rejected { code: "busy" } => Self::Conflict,
+            PortError::Rejected { code: "lease_ended" } => Self::LeaseLost,
             PortError::Rejected { code: "upload_aborted" } => {
                 Self::Malformed { pointer: None, detail: "the upload broke off".to_owned() }
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use events::event::workspace::PathText;
-use events::run::{FileRemoved, FileWritten, RunCommand};
+use events::run::{FileRemoved, FileWritten, LeasePhase, RunCommand};
 use events::{LeaseId, Position};
 use futures::StreamExt as _;
 use policy::WorkspacePath;
@@ -49,7 +49,8 @@ impl WorkspaceService {
         Ok(ReadFile { size_bytes: file.size_bytes, bytes: Box::pin(bytes) })
     }
 
-    /// Writes a file and records it.
+    /// Writes a file and records it. A body that is still arriving when the lease ends is given up, except after a release,
+    /// which lets what is under way finish.
     ///
     /// # Errors
     /// As for reading; after `Unavailable` the file may have been written.
@@ -66,6 +67,7 @@ impl WorkspaceService {
         let _in_use = environment.stream();
         let max_bytes = self.workspace_bytes(run, lease_id).await?;
         let port = &self.environments.ports().workspace;
+        let body = self.under_the_lease(run, lease_id, body);
         let written = port.write(&environment.handle, &path, body, max_bytes).await;
         let written = self.checked(&environment, written).await?;
         let text = PathText::from_bytes(path.as_bytes());
@@ -164,6 +166,26 @@ impl WorkspaceService {
             self.environments.lost(environment.run, environment_id, error).await?;
         }
         Ok(answer?)
+    }
+
+    /// A body whose end counts only while its lease may still write: the client decides how long it takes to send it.
+    fn under_the_lease(&self, run: RunRef, lease_id: LeaseId, body: ByteStream) -> ByteStream {
+        let runs = Arc::clone(&self.runs);
+        let end = futures::stream::once(async move {
+            let writable = runs.look(run, |state, now| {
+                let lease = state.leases.get(&lease_id);
+                lease.is_some_and(|lease| lease.is_live(now) || lease.phase == LeasePhase::Released)
+            });
+            match writable.await {
+                Ok(true) => None,
+                Ok(false) => Some(Err(WorkspaceError::Port(PortError::Rejected { code: "lease_ended" }))),
+                Err(_) => Some(Err(WorkspaceError::Port(PortError::Unavailable {
+                    code: "log",
+                    effect_possible: false,
+                }))),
+            }
+        });
+        body.chain(end.filter_map(std::future::ready)).boxed()
     }
 
     async fn workspace_bytes(&self, run: RunRef, lease_id: LeaseId) -> Result<u64, ServiceError> {

@@ -202,3 +202,50 @@ async fn stopping_kills_with_its_own_reason_and_removes_everything() {
     service.stop().await;
     assert_eq!(world.fake.list().await.unwrap(), []);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_outlasts_its_lease_leaves_nothing_except_after_a_release() {
+    use futures::StreamExt as _;
+
+    let world = World::new().await;
+    let service = world.start().await;
+    for end in [LeasePhase::Revoked, LeasePhase::Fenced, LeasePhase::Released] {
+        let (run_id, lease_id) = service.lease(60_000).await;
+        service.run(lease_id, "true").await;
+        let (last, rest) = tokio::sync::oneshot::channel::<()>();
+        let (begun, arrives) = tokio::sync::oneshot::channel::<()>();
+        let first = futures::stream::once(async move {
+            begun.send(()).unwrap();
+            Ok(bytes::Bytes::from_static(b"first"))
+        });
+        let second = futures::stream::once(async move {
+            rest.await.unwrap();
+            Ok(bytes::Bytes::from_static(b"second"))
+        });
+        let body = first.chain(second).boxed();
+        let ending = async {
+            arrives.await.unwrap();
+            match end {
+                LeasePhase::Revoked => {
+                    drop(service.app().revoke_lease(&ctx(), lease_id, None).await.unwrap());
+                }
+                LeasePhase::Fenced => {
+                    let request = service::api::AcquireRequest { takeover: true, ..acquire(60_000) };
+                    drop(service.app().acquire_lease(&ctx(), run_id, request).await.unwrap());
+                }
+                _ => drop(service.app().release_lease(&ctx(), lease_id).await.unwrap()),
+            }
+            last.send(()).unwrap();
+        };
+        let caller = ctx();
+        let write = service.app().write_file(&caller, lease_id, b"late", body);
+        let (answer, ()) = tokio::join!(write, ending);
+        let written = service.types(run_id).await.contains(&T::WorkspaceFileWritten);
+        if end == LeasePhase::Released {
+            assert_eq!((answer.unwrap().size_bytes, written), (11, true));
+        } else {
+            assert_eq!((refusal(answer), written), (ServiceError::LeaseLost, false), "{end:?}");
+        }
+    }
+    service.stop().await;
+}
