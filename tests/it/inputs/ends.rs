@@ -1,7 +1,7 @@
 //! Ends of leases and of the service: renewals that race the clock, releases that come early, twice, or while the engine is
 //! away, and a stop with work under way.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tests::process::{Options, Service, data_dir, id, left_in_engine};
@@ -227,4 +227,33 @@ async fn a_stop_ends_commands_under_its_own_name() {
     assert_eq!(bodies(&service.events(run).await, "EnvironmentDestroyed").len(), 1);
     service.assert_verified().await;
     service.stop().await;
+}
+
+/// A download that nobody reads holds up neither a release nor a stop for longer than the patience with streams.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_abandoned_download_holds_nobody_up() {
+    let data = data_dir();
+    let service = Service::start(data.path(), &Options::docker()).await;
+    let stalled = async || {
+        let (_, lease) = service.lease(600).await;
+        let made = service.run(&lease, &sh("truncate -s 25165824 large")).await;
+        assert_eq!(made["exit_code"], 0, "{made}");
+        let target = format!("{}/files/large", path_of(&lease));
+        let download = service.request(reqwest::Method::GET, &target).send().await.expect("an answer");
+        assert_eq!(download.status(), 200);
+        (lease, download)
+    };
+    let (lease, _unread) = stalled().await;
+    let start = Instant::now();
+    let (status, released) = service.post(&format!("{}/release", path_of(&lease)), &json!({})).await;
+    assert_eq!(status, 200, "{released}");
+    service
+        .wait_for(&path_of(&lease), "teardown", |lease| lease["environment"]["state"] == "destroyed")
+        .await;
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+
+    let (_, _unread_too) = stalled().await;
+    let start = Instant::now();
+    service.stop().await;
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
 }

@@ -27,6 +27,7 @@ use crate::composition::{ComposeError, Database, Foundation, Runtime, Service};
 use crate::config::{Config, LogFormat, Sources};
 use crate::environments::Ports;
 use crate::http;
+use crate::supervise::Supervisor;
 use crate::tokens::{self, Tokens};
 
 /// Longest wait for open connections when everything else has ended.
@@ -53,7 +54,8 @@ pub(super) async fn serve(args: Serve, environment: BTreeMap<String, OsString>) 
     };
     let (close, closed) = tokio::sync::oneshot::channel::<()>();
     let router = http::router(Arc::clone(&service.app));
-    let server = service.app.supervisor().spawn("http server", async move {
+    // Apart from the service's own tasks, which end before the last connections do.
+    let server = Supervisor::default().spawn("http server", async move {
         let shutdown = async move {
             // The sender is used or dropped: both mean the end.
             let _ = closed.await;
