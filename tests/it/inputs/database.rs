@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use event_log::embedded::EmbeddedPostgres;
 use serde_json::json;
-use tests::process::{Options, Service, data_dir, id};
+use tests::process::{Options, Service, data_dir, id, leasehold};
 
 use super::{begin, bodies, path_of, sh};
 
@@ -13,7 +13,13 @@ use super::{begin, bodies, path_of, sh};
 async fn a_restart_of_the_database_needs_no_restart_of_the_service() {
     let (data, server_data) = (data_dir(), data_dir());
     let server = EmbeddedPostgres::start(server_data.path()).await.expect("a server");
-    event_log::migrate(&server.migrate_url()).await.expect("a schema");
+    let unmigrated =
+        leasehold(&["migrate"], &[("LEASEHOLD_DATABASE_MIGRATE_URL", "postgresql:///nowhere?host=/nowhere")]);
+    assert_ne!(unmigrated.await.status.code(), Some(0));
+    for _ in 0..2 {
+        let migrated = leasehold(&["migrate", "--database-url", &server.migrate_url()], &[]).await;
+        assert!(migrated.status.success(), "{migrated:?}");
+    }
     let urls = [server.append_url(), server.project_url(), server.audit_url()];
     let options = Options { database: Some(urls.clone()), ..Options::docker() };
     let service = Service::start(data.path(), &options).await;

@@ -6,9 +6,11 @@ use events::event::service::OrphanKind;
 use events::stored::StreamName;
 use events::{EnvironmentId, Event, Version};
 use runtime_adapter::ports::{Inventory as _, ObservedObject};
+use service::api::ServiceError;
 use uuid::Uuid;
 
-use crate::harness::{PATIENCE, World};
+use crate::harness::{PATIENCE, World, ctx, refusal, shell};
+use crate::resilience::views_stand_still;
 
 fn stray(name: &str, environment_id: Option<EnvironmentId>) -> ObservedObject {
     ObservedObject {
@@ -68,5 +70,28 @@ async fn the_young_are_left_alone() {
         service.app().parts().reconciler.sweep_orphans().await.unwrap();
     }
     assert_eq!(world.fake.list().await.unwrap().len(), 1);
+    service.stop().await;
+}
+
+/// Owners are looked up in everything that the log held after the listing: views that are behind remove nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_that_the_views_do_not_know_yet_keeps_what_is_its() {
+    let world = World::with(&[("LEASEHOLD_ORPHAN_GRACE_SECONDS", "0")]).await;
+    let service = world.start().await;
+    let holder = views_stand_still(&world).await;
+    let (_, lease_id) = service.lease(60_000).await;
+    let made = service.app().execute(&ctx(), lease_id, shell("echo kept > file"), PATIENCE).await.unwrap();
+    let swept = service.app().parts().reconciler.sweep_orphans().await;
+    assert_eq!(refusal(swept), ServiceError::ProjectionBehind);
+    let owned = world.fake.list().await.unwrap();
+    assert!(
+        !owned.is_empty() && owned.iter().all(|object| object.environment_id == Some(made.environment_id))
+    );
+
+    holder.batch_execute("ROLLBACK").await.unwrap();
+    service.app().parts().reads.see_all().await.unwrap();
+    service.app().parts().reconciler.sweep_orphans().await.unwrap();
+    assert_eq!(world.fake.list().await.unwrap().len(), owned.len());
+    assert_eq!(service.run(lease_id, "cat file").await.result.unwrap().stdout.text, "kept\n");
     service.stop().await;
 }

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::harness::{PATIENCE, World, acquire, ctx, keyed, refusal, shell};
 
 /// Holds the rows that the runner must write, so that the views stand still while the log goes on.
-async fn views_stand_still(world: &World) -> tokio_postgres::Client {
+pub(crate) async fn views_stand_still(world: &World) -> tokio_postgres::Client {
     let client = world.administrator().await;
     client.batch_execute("BEGIN; LOCK TABLE views.consumers IN ACCESS EXCLUSIVE MODE").await.unwrap();
     client
