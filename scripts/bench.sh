@@ -7,5 +7,5 @@ bench() { # names of measures, all by default
   cargo build --release --locked -p event-log --example append_bench
   cargo build --release --locked -p runtime-adapter --example dispatch_bench
   cargo build --release --locked -p tests --bin bench
-  target/release/bench "$SCRATCH/bench.json" "$@"
+  target/release/bench "$SCRATCH/bench.json" "$@" || die "a goal was missed, or a measurement failed: see above"
 }
