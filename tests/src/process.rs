@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -134,12 +134,19 @@ impl Service {
         }
     }
 
-    /// SIGKILL, and gone.
+    /// SIGKILL, and gone with every client of the engine that it had started.
     ///
     /// # Panics
-    /// When it cannot be killed.
+    /// When it cannot be killed, had no client, or one outlives it.
     pub async fn kill_hard(mut self) {
+        let clients = engine_clients_of(self.child.id().expect("it runs"));
+        assert!(!clients.is_empty(), "it listens to the engine");
         self.child.kill().await.expect("the child can be killed");
+        let start = Instant::now();
+        while clients.iter().any(|(pid, line)| command_line(*pid).as_ref() == Some(line)) {
+            assert!(start.elapsed() < PATIENCE, "clients of the engine live on: {clients:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// Waits until it has ended by itself (an armed crash point).
@@ -246,6 +253,27 @@ impl Service {
             String::from_utf8_lossy(&output.stderr)
         );
     }
+}
+
+/// The engine's clients that a process started: pid and command line.
+fn engine_clients_of(parent: u32) -> Vec<(u32, String)> {
+    let mut clients = Vec::new();
+    for entry in std::fs::read_dir("/proc").expect("processes are listed").flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // The fields after the name in parentheses: state, parent.
+        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let its_parent =
+            stat.rsplit_once(')').and_then(|(_, rest)| rest.split(' ').nth(2)?.parse::<u32>().ok());
+        if its_parent == Some(parent) {
+            clients.extend(command_line(pid).filter(|line| line.contains("docker")).map(|line| (pid, line)));
+        }
+    }
+    clients
+}
+
+/// A process's arguments, each ended by NUL; `None` when it is gone or a zombie.
+fn command_line(pid: u32) -> Option<String> {
+    std::fs::read_to_string(format!("/proc/{pid}/cmdline")).ok().filter(|line| !line.is_empty())
 }
 
 /// Names of containers, volumes and networks that carry this log's label.
