@@ -59,8 +59,8 @@ pub(super) struct Server {
     commands: BTreeMap<u32, Command>,
     /// The next command's processes.
     standby: Option<Standby>,
-    /// Make them when there is nothing more urgent. Set by the hello and by every start: a pair that dies is not replaced at
-    /// once, or something that kills it could keep spawn busy.
+    /// Make them when there is nothing more urgent. Set by the hello and whenever a start has come to its end, so that the
+    /// forks do not delay it; a pair that dies is not replaced at once, or what kills it could keep spawn busy.
     wants_standby: bool,
     greeted: bool,
     last_stream: u32,
@@ -306,7 +306,6 @@ impl Server {
         command: &StartCommand,
         before: Counters,
     ) -> Result<Command, Errno> {
-        self.wants_standby = true;
         if let Some(standby) = self.standby.take().filter(Standby::is_ready) {
             match start::start(standby, frame, command, before) {
                 Err(Errno::PIPE | Errno::CONNRESET) => {}
@@ -338,10 +337,12 @@ impl Server {
                 Ok(Some(ToHost::Exited { exited, .. })) => return self.finish(stream, exited),
                 Ok(Some(ToHost::Started { pid, .. })) => {
                     command.started = true;
+                    self.wants_standby = true;
                     self.writer.control_later(&ToHost::Started { stream, pid });
                 }
                 Ok(Some(ToHost::StartFailed { exit_code, errno, message, .. })) => {
                     self.commands.remove(&stream);
+                    self.wants_standby = true;
                     return self.writer.control(&ToHost::StartFailed { stream, exit_code, errno, message });
                 }
                 Ok(Some(_)) | Err(_) => return self.lose(stream),
