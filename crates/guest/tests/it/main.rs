@@ -12,4 +12,5 @@ mod spawn_commands;
 mod spawn_counters;
 mod spawn_host;
 mod spawn_processes;
+mod spawn_standby;
 mod wire;

@@ -6,7 +6,7 @@
 //!
 //! - `cli`, `cli_error`: the one place that starts processes, and what they can say.
 //! - `engine`, `private`, `profile`, `labels`, `inventory`: single objects, their options, names and labels.
-//! - `link`, `spawn`, `files`: the two framed channels.
+//! - `link`, `outgoing`, `spawn`, `files`: the two framed channels.
 //! - `environment`, `lifecycle`: channels and life of one environment; `watch`: the engine's event stream.
 //! - `execute`, `follow`, `stdin`, `reports`: one command.
 //! - `workspace`: files; `probe`: a look at the engine for diagnosis.
@@ -23,6 +23,7 @@ mod inventory;
 mod labels;
 mod lifecycle;
 mod link;
+mod outgoing;
 mod private;
 mod probe;
 mod profile;
