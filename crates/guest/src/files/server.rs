@@ -6,20 +6,22 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use guest::protocol::files::{FilesErrorCode, Request, Response, Usage};
+use guest::protocol::files::{FilesErrorCode, Quota, Request, Response, Usage};
 use guest::protocol::spawn::CounterSource;
 use guest::protocol::{CREDIT_WINDOW_BYTES, Decoder, HEARTBEAT_INTERVAL_MS, Hello, MISSED_HEARTBEATS};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use super::account::Account;
 use super::content::Budget;
 use super::failure::Failure;
 use super::list::{self, Page};
+use super::meter;
 use super::private::Private;
 use super::read::{self, Wanted};
 use super::remove;
 use super::reply::{Conversation, Message, Output};
-use super::snapshot::Snapshot;
+use super::snapshot::{Difference, Snapshot};
 use super::workspace::{Owner, Workspace};
 use super::write;
 
@@ -53,6 +55,7 @@ pub(super) enum Ended {
 pub(super) struct Ready {
     pub(super) owner: Owner,
     pub(super) private: Private,
+    pub(super) account: Account,
     nonce: Vec<u8>,
     snapshot: Mutex<Snapshot>,
 }
@@ -165,6 +168,7 @@ impl Server {
             Request::Init { id, .. }
             | Request::Adopt { id, .. }
             | Request::Diff { id, .. }
+            | Request::Measure { id, .. }
             | Request::Read { id, .. }
             | Request::Write { id, .. }
             | Request::List { id, .. }
@@ -227,7 +231,10 @@ impl Server {
 
 /// What must not wait for slow transfers to end.
 fn is_vital(request: &Request) -> bool {
-    matches!(request, Request::Init { .. } | Request::Adopt { .. } | Request::Diff { .. })
+    matches!(
+        request,
+        Request::Init { .. } | Request::Adopt { .. } | Request::Diff { .. } | Request::Measure { .. }
+    )
 }
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -263,21 +270,25 @@ impl Service {
     fn answer(&self, request: Request, conversation: &mut Conversation) -> Result<Response, Failure> {
         let workspace = &self.workspace;
         match request {
-            Request::Init { id, uid, gid, nonce } => {
+            Request::Init { id, uid, gid, quota, nonce } => {
                 let private = Private::create(workspace)?;
                 if private.nonce()?.is_none() {
                     private.write_nonce(&nonce)?;
                 }
-                let usage = self.adopt(private, Owner { uid, gid }, nonce, conversation)?;
+                let usage = self.adopt(private, Owner { uid, gid }, quota, nonce, conversation)?;
                 Ok(Response::Ready { id, usage })
             }
-            Request::Adopt { id, uid, gid, nonce } => {
+            Request::Adopt { id, uid, gid, quota, nonce } => {
                 let private = Private::open(workspace)?;
-                let usage = self.adopt(private, Owner { uid, gid }, nonce, conversation)?;
+                let usage = self.adopt(private, Owner { uid, gid }, quota, nonce, conversation)?;
                 Ok(Response::Ready { id, usage })
             }
             Request::Diff { max_changes, max_path_bytes, .. } => {
                 self.diff(conversation, max_changes, max_path_bytes)
+            }
+            Request::Measure { id, stop } => {
+                let (usage, complete) = self.measure(conversation, stop)?;
+                Ok(Response::Measured { id, usage, complete })
             }
             Request::Read { path, offset, max_bytes, allow_partial, .. } => {
                 self.ready()?;
@@ -321,6 +332,7 @@ impl Service {
         &self,
         private: Private,
         owner: Owner,
+        quota: Quota,
         nonce: Vec<u8>,
         conversation: &mut Conversation,
     ) -> Result<Usage, Failure> {
@@ -328,12 +340,39 @@ impl Service {
         if self.ready.get().is_none() {
             cancellable(conversation, |cancelled| private.clean(cancelled))?;
         }
-        let ready = self.ready.get_or_init(|| Ready { owner, private, nonce, snapshot: Mutex::default() });
+        let account = Account::new(quota);
+        let ready =
+            self.ready.get_or_init(|| Ready { owner, private, account, nonce, snapshot: Mutex::default() });
+        Ok(self.update(ready, conversation, 0)?.usage)
+    }
+
+    /// A walk with the baseline; nothing is placed or removed meanwhile.
+    fn update(
+        &self,
+        ready: &Ready,
+        conversation: &mut Conversation,
+        max_changes: usize,
+    ) -> Result<Difference, Failure> {
         cancellable(conversation, |cancelled| {
             let mut snapshot = ready.snapshot();
-            let mut budget = Budget::of_a_walk();
-            Ok(snapshot.update(&self.workspace, 0, &mut budget, cancelled)?.usage)
+            let (quota, mut budget) = (ready.account.quota(), Budget::of_a_walk());
+            let difference = snapshot.update(&self.workspace, quota, max_changes, &mut budget, cancelled)?;
+            ready.account.set(difference.usage);
+            Ok(difference)
         })
+    }
+
+    fn measure(&self, conversation: &mut Conversation, stop: Quota) -> Result<(Usage, bool), Failure> {
+        let ready = self.ready()?;
+        ready.private.check_nonce(&ready.nonce)?;
+        let changes = ready.account.changes();
+        let quota = ready.account.quota();
+        let measured =
+            cancellable(conversation, |cancelled| meter::measure(&self.workspace, quota, stop, cancelled))?;
+        if let (usage, true) = measured {
+            ready.account.set_unless_changed(usage, changes);
+        }
+        Ok(measured)
     }
 
     fn diff(
@@ -346,11 +385,7 @@ impl Service {
         // An empty tree in place of the workspace must never look like "everything was deleted".
         ready.private.check_nonce(&ready.nonce)?;
         let id = conversation.id;
-        let difference = cancellable(conversation, |cancelled| {
-            let mut snapshot = ready.snapshot();
-            let mut budget = Budget::of_a_walk();
-            snapshot.update(&self.workspace, max_changes as usize, &mut budget, cancelled)
-        })?;
+        let difference = self.update(ready, conversation, max_changes as usize)?;
         let total_changes = difference.total_changes;
         let mut path_bytes_left = max_path_bytes as usize;
         let mut frames = Vec::new();

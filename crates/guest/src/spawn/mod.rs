@@ -14,6 +14,8 @@ mod child;
 mod children;
 mod command;
 mod counters;
+mod deleted;
+mod identity;
 mod server;
 mod shim;
 mod start;

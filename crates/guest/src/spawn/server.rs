@@ -1,6 +1,6 @@
 //! The event loop of spawn: one thread, one poll, every descriptor non-blocking.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -14,12 +14,16 @@ use rustix::process::{Pid, getpid};
 use super::children::{Children, timespec};
 use super::command::{Command, Violation};
 use super::counters::CounterFiles;
+use super::deleted::{Hidden, Question, Scan};
 use super::start;
 use super::tree;
 use super::writer::Writer;
 
 /// Most commands at once, background ones included.
 const MAX_COMMANDS: usize = 64;
+
+/// Most searches for deleted files that wait: the host asks again when it has an answer.
+const MAX_SCANS: usize = 2 * MAX_COMMANDS;
 
 /// Why the loop ended.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +64,8 @@ pub(super) struct Server {
     next_sample: Instant,
     /// When the last frame came; set by the first `Ping`.
     heard: Option<Instant>,
+    scans: VecDeque<Scan>,
+    hidden: Hidden,
 }
 
 impl Server {
@@ -80,6 +86,8 @@ impl Server {
             told: Counters::default(),
             next_sample: Instant::now(),
             heard: None,
+            scans: VecDeque::new(),
+            hidden: Hidden::default(),
         }
     }
 
@@ -119,6 +127,7 @@ impl Server {
         }
         self.commands.retain(|_, command| !command.is_over());
         self.sample_if_due();
+        self.scan_on();
         let silence = Duration::from_millis(HEARTBEAT_INTERVAL_MS * MISSED_HEARTBEATS);
         if self.heard.is_some_and(|heard| heard.elapsed() >= silence) {
             return Err(Ended::HostGone);
@@ -157,6 +166,7 @@ impl Server {
         let sample = self.is_any_running().then_some(self.next_sample);
         let silence = Duration::from_millis(HEARTBEAT_INTERVAL_MS * MISSED_HEARTBEATS);
         let due = [sample, self.heard.map(|heard| heard + silence)].into_iter().flatten().min();
+        let due = if self.scans.is_empty() { due } else { Some(now) };
         let timeout = due.map(|due| timespec(due.saturating_duration_since(now)));
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) => sources
@@ -233,6 +243,13 @@ impl Server {
                 let nonce = guest_nonce(&self.workspace);
                 writer.control(&ToHost::Nonce(nonce));
             }
+            ToGuest::Measure { token, uid, gid, bytes_max, inodes_max } => {
+                if self.scans.len() >= MAX_SCANS {
+                    return Err(Violation("too many questions at once").into());
+                }
+                let question = Question { token, uid, gid, bytes_max, inodes_max };
+                self.scans.push_back(Scan::begin(question, &self.workspace));
+            }
         }
         Ok(())
     }
@@ -248,9 +265,12 @@ impl Server {
             let before = self.counter_files.sample();
             // What a finished command caused is no news to the next one: it goes ahead of `Started`.
             self.tell(before);
-            let others = &mut self.commands;
-            start::start(stream, command, &self.workspace, before, || others.clear())
-                .map_err(|errno| (errno, "no process or descriptor left to start the program"))
+            let (others, scans) = (&mut self.commands, &mut self.scans);
+            start::start(stream, command, &self.workspace, before, || {
+                others.clear();
+                scans.clear();
+            })
+            .map_err(|errno| (errno, "no process or descriptor left to start the program"))
         };
         match result {
             Ok(command) => {
@@ -342,6 +362,15 @@ impl Server {
         }
         self.next_sample = Instant::now() + Duration::from_millis(COUNTER_INTERVAL_MS);
         self.tell(self.counter_files.sample());
+    }
+
+    /// One turn of the search for deleted files, if one was asked for.
+    fn scan_on(&mut self) {
+        let Some(scan) = self.scans.front_mut() else { return };
+        if let Some(answer) = scan.turn(&mut self.hidden) {
+            self.scans.pop_front();
+            self.writer.control(&answer);
+        }
     }
 
     /// Reports a sample in which something rose since the last report.
