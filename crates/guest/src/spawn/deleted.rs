@@ -4,7 +4,8 @@
 //! on in short turns between everything else that spawn does, and ends when it has found more than was asked for.
 //!
 //! A process can hide its descriptors (it makes itself undumpable); the kernel does so itself for the moment between
-//! a fork of ours and its exec. So once is an accident, and again is hiding.
+//! a fork of ours and its exec. So once is an accident, and again is hiding. Threads of one process share their
+//! descriptors (the seccomp profile sees to it), and one that outlived its process's first thread shows them too.
 
 use std::collections::HashSet;
 use std::ffi::CStr;
@@ -147,7 +148,9 @@ impl Scan {
                 // Closed meanwhile, or the process has ended.
                 Ok(()) | Err(Errno::NOENT | Errno::SRCH) => {}
                 Err(Errno::ACCESS | Errno::PERM) => {
-                    self.hidden.insert(descriptors.pid);
+                    if has_memory(descriptors.pid) {
+                        self.hidden.insert(descriptors.pid);
+                    }
                     return true;
                 }
                 Err(_) => self.failed = true,
@@ -162,12 +165,24 @@ impl Scan {
 
     /// `None` for a process of somebody else.
     fn open(&self, pid: u32) -> Result<Option<Descriptors>, Errno> {
-        let owner = stat(format!("/proc/{pid}"))?.st_uid;
-        if owner != self.question.uid {
-            // What is undumpable belongs to root by its looks.
-            return if user_of(pid) == Some(self.question.uid) { Err(Errno::ACCESS) } else { Ok(None) };
+        // The directory's owner is the process's own user, dumpable or not; what gVisor says is checked.
+        if stat(format!("/proc/{pid}"))?.st_uid != self.question.uid
+            && user_of(pid) != Some(self.question.uid)
+        {
+            return Ok(None);
         }
-        let directory = openat(CWD, format!("/proc/{pid}/fd"), DIRECTORY, Mode::empty())?;
+        let open = |path: String| openat(CWD, path, DIRECTORY, Mode::empty());
+        let directory = match open(format!("/proc/{pid}/fd")) {
+            // Its first thread has ended: it is over, or goes on without it.
+            Err(Errno::ACCESS | Errno::PERM) if !has_memory(pid) => {
+                match other_threads(pid).find_map(|thread| open(format!("/proc/{pid}/task/{thread}/fd")).ok())
+                {
+                    Some(directory) => directory,
+                    None => return Ok(None),
+                }
+            }
+            opened => opened?,
+        };
         let entries = Dir::read_from(&directory)?;
         Ok(Some(Descriptors { pid, directory, entries }))
     }
@@ -206,11 +221,27 @@ fn processes() -> Option<Vec<u32>> {
     Some(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
 }
 
-/// The real user of a process, from its status, which everybody may read.
-fn user_of(pid: u32) -> Option<u32> {
+/// The first word after a name in a process's status, which everybody may read.
+fn status(pid: u32, name: &[u8]) -> Option<String> {
     let status = std::fs::read(format!("/proc/{pid}/status")).ok()?;
-    let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Uid:"))?;
-    std::str::from_utf8(line).ok()?.split_ascii_whitespace().next()?.parse().ok()
+    let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(name))?;
+    Some(std::str::from_utf8(line).ok()?.split_ascii_whitespace().next()?.to_owned())
+}
+
+/// The real user of a process.
+fn user_of(pid: u32) -> Option<u32> {
+    status(pid, b"Uid:")?.parse().ok()
+}
+
+/// False for a process whose first thread is ending or has ended: its descriptors are nobody's to read any more.
+fn has_memory(pid: u32) -> bool {
+    status(pid, b"VmSize:").is_some()
+}
+
+fn other_threads(pid: u32) -> impl Iterator<Item = u32> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let ids = threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok());
+    ids.filter(move |thread| *thread != pid)
 }
 
 #[cfg(test)]

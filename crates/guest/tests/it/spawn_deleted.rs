@@ -86,6 +86,31 @@ fn a_process_that_hides_its_descriptors_is_told() {
 }
 
 #[test]
+fn the_dead_hide_nothing_and_what_outlives_its_first_thread_does_not_either() {
+    let mut channel = holder(
+        61_310,
+        "if os.fork() == 0: os._exit(0)\n\
+         time.sleep(0.1)",
+    );
+    for _ in 0..4 {
+        let found = measure(&mut channel, 61_310, u64::MAX, u64::MAX);
+        assert!(found.complete && found.readable, "a zombie: {found:?}");
+    }
+    let mut channel = holder(
+        61_311,
+        "import threading\n\
+         fd = os.open('a', os.O_CREAT | os.O_WRONLY); os.write(fd, b'x' * 100000); os.unlink('a')\n\
+         def last(): time.sleep(0.3); print('ready', flush=True); time.sleep(600)\n\
+         threading.Thread(target=last).start()\n\
+         ctypes.CDLL(None).syscall(60, 0)",
+    );
+    for _ in 0..4 {
+        let found = measure(&mut channel, 61_311, u64::MAX, u64::MAX);
+        assert_eq!((found.inodes, found.complete, found.readable), (1, true, true));
+    }
+}
+
+#[test]
 fn many_descriptors_hold_up_nobody() {
     let mut channel = holder(
         61_303,

@@ -2,7 +2,8 @@
 //!
 //! A case gets a [`Subject`] with a log of its own, drives the ports with shell scripts that both the fake and a real image
 //! understand, and panics when the adapter does not keep the contract. [`check`] runs one case and then makes sure that
-//! nothing is left. `contract_suite!` turns all cases into tests; what only a kernel can show is in [`kernel`].
+//! nothing is left. `contract_suite!` turns all cases into tests; what only a kernel can show is in [`kernel`] and
+//! [`limits`].
 
 pub mod admission;
 pub mod background;
@@ -12,6 +13,7 @@ pub mod input;
 pub mod kernel;
 pub mod kills;
 pub mod lifecycle;
+pub mod limits;
 pub mod output;
 pub mod quota;
 mod subject;
