@@ -40,6 +40,11 @@ impl ChangeTracker {
         self.running.insert(command_id, Collected { truncated, ..Collected::default() });
     }
 
+    /// Some command runs.
+    pub(crate) fn is_any_running(&self) -> bool {
+        !self.running.is_empty()
+    }
+
     /// A report failed: the lists of all running commands are incomplete.
     pub(crate) fn missed(&mut self) {
         self.behind = true;

@@ -19,6 +19,7 @@ mod admission;
 mod capture;
 mod changes;
 mod naming;
+mod quota;
 mod supervise;
 
 use std::sync::Arc;

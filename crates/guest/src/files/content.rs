@@ -127,6 +127,8 @@ mod tests {
 
     use guest::protocol::files::{Change, ChangedPath};
 
+    use guest::protocol::files::Quota;
+
     use super::*;
     use crate::files::snapshot::Snapshot;
 
@@ -137,7 +139,7 @@ mod tests {
     }
 
     fn update(workspace: &Workspace, budget: &mut Budget) -> Result<Vec<Change>, Failure> {
-        Ok(Snapshot::default().update(workspace, 100, budget, &never)?.changes)
+        Ok(Snapshot::default().update(workspace, Quota::UNBOUNDED, 100, budget, &never)?.changes)
     }
 
     fn seen(changes: &[Change]) -> Vec<(ChangedPath, u64, bool)> {
@@ -175,7 +177,7 @@ mod tests {
         let mut snapshot = Snapshot::default();
         let mut update = |bytes| {
             let mut budget = Budget::new(bytes, AMPLE, AMPLE);
-            seen(&snapshot.update(&workspace, 100, &mut budget, &never).unwrap().changes)
+            seen(&snapshot.update(&workspace, Quota::UNBOUNDED, 100, &mut budget, &never).unwrap().changes)
         };
         assert_eq!(update(10), [(path("f"), 20, false)]);
         assert_eq!(update(100), []);
@@ -207,7 +209,7 @@ mod tests {
             looks.get() > 3
         };
         let mut budget = Budget::new(u64::MAX, AMPLE, AMPLE);
-        let answer = Snapshot::default().update(&workspace, 100, &mut budget, &cancelled);
+        let answer = Snapshot::default().update(&workspace, Quota::UNBOUNDED, 100, &mut budget, &cancelled);
         assert_eq!(answer.err(), Some(FilesErrorCode::Cancelled.into()));
         assert_eq!(looks.get(), 4);
     }

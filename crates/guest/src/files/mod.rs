@@ -8,14 +8,17 @@
 //! server    frames in, one thread per request        reply     frames out, credit, cancel
 //! workspace paths to descriptors                     private   .leasehold/: nonce, unfinished writes, removals
 //! walk      one pass over a hostile tree             snapshot  baseline, differences, usage
-//! content   digests, within a walk's budget
+//! content   digests, within a walk's budget          meter    what a tree holds; one walk without contents
+//! account   what the API's writes may still take
 //! read, write, list, remove                          one request each
 //! ```
 
+mod account;
 mod content;
 mod failure;
 mod list;
 mod metadata;
+mod meter;
 mod private;
 mod read;
 mod remove;

@@ -6,15 +6,17 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use guest::protocol::files::{FilesErrorCode, Request, Response, Usage};
+use guest::protocol::files::{FilesErrorCode, Quota, Request, Response, Usage};
 use guest::protocol::spawn::CounterSource;
 use guest::protocol::{CREDIT_WINDOW_BYTES, Decoder, HEARTBEAT_INTERVAL_MS, Hello, MISSED_HEARTBEATS};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use super::account::Account;
 use super::content::Budget;
 use super::failure::Failure;
 use super::list::{self, Page};
+use super::meter;
 use super::private::Private;
 use super::read::{self, Wanted};
 use super::remove;
@@ -58,6 +60,7 @@ pub(super) enum Ended {
 pub(super) struct Ready {
     pub(super) owner: Owner,
     pub(super) private: Private,
+    pub(super) account: Account,
     nonce: Vec<u8>,
     snapshot: Mutex<Snapshot>,
 }
@@ -170,6 +173,7 @@ impl Server {
             Request::Init { id, .. }
             | Request::Adopt { id, .. }
             | Request::Diff { id, .. }
+            | Request::Measure { id, .. }
             | Request::Read { id, .. }
             | Request::Write { id, .. }
             | Request::List { id, .. }
@@ -236,7 +240,10 @@ impl Server {
 
 /// What must not wait for slow transfers to end.
 fn is_vital(request: &Request) -> bool {
-    matches!(request, Request::Init { .. } | Request::Adopt { .. } | Request::Diff { .. })
+    matches!(
+        request,
+        Request::Init { .. } | Request::Adopt { .. } | Request::Diff { .. } | Request::Measure { .. }
+    )
 }
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -272,29 +279,31 @@ impl Service {
     fn answer(&self, request: Request, conversation: &mut Conversation) -> Result<Response, Failure> {
         let workspace = &self.workspace;
         match request {
-            Request::Init { id, uid, gid, nonce } => {
+            Request::Init { id, uid, gid, quota, nonce } => {
                 let private = Private::create(workspace)?;
                 if private.nonce()?.is_none() {
                     private.write_nonce(&nonce)?;
                 }
-                let usage = self.adopt(private, Owner { uid, gid }, nonce, conversation)?;
+                let usage = self.adopt(private, Owner { uid, gid }, quota, nonce, conversation)?;
                 Ok(Response::Ready { id, usage })
             }
-            Request::Adopt { id, uid, gid, nonce } => {
+            Request::Adopt { id, uid, gid, quota, nonce } => {
                 let private = Private::open(workspace)?;
-                let usage = self.adopt(private, Owner { uid, gid }, nonce, conversation)?;
+                let usage = self.adopt(private, Owner { uid, gid }, quota, nonce, conversation)?;
                 Ok(Response::Ready { id, usage })
             }
             Request::Diff { id, max_changes, max_path_bytes } => {
                 let ready = self.checked()?;
-                let difference = cancellable(conversation, |cancelled| {
-                    self.difference(&mut ready.snapshot(), max_changes, cancelled)
-                })?;
+                let difference = self.update(ready, conversation, max_changes as usize)?;
                 let (changes, end) = diff_frames(id, difference, max_path_bytes);
                 for batch in changes.chunks(BATCH_FRAMES) {
                     conversation.send_all(batch);
                 }
                 Ok(end)
+            }
+            Request::Measure { id, stop } => {
+                let (usage, complete) = self.measure(conversation, stop)?;
+                Ok(Response::Measured { id, usage, complete })
             }
             Request::Read { path, offset, max_bytes, allow_partial, .. } => {
                 self.ready()?;
@@ -338,6 +347,7 @@ impl Service {
         &self,
         private: Private,
         owner: Owner,
+        quota: Quota,
         nonce: Vec<u8>,
         conversation: &mut Conversation,
     ) -> Result<Usage, Failure> {
@@ -345,12 +355,34 @@ impl Service {
         if self.ready.get().is_none() {
             cancellable(conversation, |cancelled| private.clean(cancelled))?;
         }
-        let ready = self.ready.get_or_init(|| Ready { owner, private, nonce, snapshot: Mutex::default() });
+        let account = Account::new(quota);
+        let ready =
+            self.ready.get_or_init(|| Ready { owner, private, account, nonce, snapshot: Mutex::default() });
+        Ok(self.update(ready, conversation, 0)?.usage)
+    }
+
+    /// A walk with the baseline, given up when the host cancels.
+    fn update(
+        &self,
+        ready: &Ready,
+        conversation: &mut Conversation,
+        max_changes: usize,
+    ) -> Result<Difference, Failure> {
         cancellable(conversation, |cancelled| {
-            let mut snapshot = ready.snapshot();
-            let mut budget = Budget::of_a_walk();
-            Ok(snapshot.update(&self.workspace, 0, &mut budget, cancelled)?.usage)
+            self.difference(ready, &mut ready.snapshot(), max_changes, cancelled)
         })
+    }
+
+    fn measure(&self, conversation: &mut Conversation, stop: Quota) -> Result<(Usage, bool), Failure> {
+        let ready = self.checked()?;
+        let changes = ready.account.changes();
+        let quota = ready.account.quota();
+        let measured =
+            cancellable(conversation, |cancelled| meter::measure(&self.workspace, quota, stop, cancelled))?;
+        if let (usage, true) = measured {
+            ready.account.set_unless_changed(usage, changes);
+        }
+        Ok(measured)
     }
 
     /// What a small tree's comparison answers, in one go; `None` for everything else, and when it takes too long.
@@ -365,7 +397,7 @@ impl Service {
         let begun = Instant::now();
         let is_late = || begun.elapsed() > AT_ONCE_TIME;
         // A walk that was given up, or failed, moved nothing: it is repeated with all the time it needs.
-        let difference = self.difference(&mut snapshot, max_changes, &is_late).ok()?;
+        let difference = self.difference(ready, &mut snapshot, max_changes as usize, &is_late).ok()?;
         let (mut frames, end) = diff_frames(id, difference, max_path_bytes);
         frames.push(end);
         Some(frames)
@@ -379,13 +411,18 @@ impl Service {
         Ok(ready)
     }
 
+    /// A walk with the baseline; nothing is placed or removed meanwhile.
     fn difference(
         &self,
+        ready: &Ready,
         snapshot: &mut Snapshot,
-        max_changes: u32,
+        max_changes: usize,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Difference, Failure> {
-        snapshot.update(&self.workspace, max_changes as usize, &mut Budget::of_a_walk(), cancelled)
+        let (quota, mut budget) = (ready.account.quota(), Budget::of_a_walk());
+        let difference = snapshot.update(&self.workspace, quota, max_changes, &mut budget, cancelled)?;
+        ready.account.set(difference.usage);
+        Ok(difference)
     }
 }
 

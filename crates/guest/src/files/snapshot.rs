@@ -4,16 +4,17 @@
 //! measured. A digest is computed anew only when size, mtime, ctime or inode differ, and only within the walk's
 //! budget: a file beyond it is remembered, and reported, without one.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use guest::protocol::MAX_PATH_BYTES;
-use guest::protocol::files::{Change, ChangeKind, ChangedPath, EntryKind, FilesErrorCode, Usage};
+use guest::protocol::files::{Change, ChangeKind, ChangedPath, EntryKind, FilesErrorCode, Quota, Usage};
 use rustix::fs::Stat;
 
 use super::content::{Budget, content_digest, digest_of};
 use super::failure::Failure;
-use super::metadata::{Stamp, kind, size_bytes};
+use super::metadata::{Stamp, kind};
+use super::meter::Meter;
 use super::walk::{Below, Found, walk};
 use super::workspace::Workspace;
 
@@ -26,9 +27,6 @@ const RECORD_BYTES: usize = 208;
 
 /// What one changed record costs until the walk ends, besides its path: the list may grow by doubling.
 const MODIFIED_BYTES: usize = 320;
-
-/// What one inode with several names costs during a walk.
-const LINKED_BYTES: usize = 40;
 
 /// A path, or for one that is too long to be addressed, NUL, its digest and its length: no path holds NUL.
 type Key = Box<[u8]>;
@@ -66,12 +64,13 @@ impl Snapshot {
     pub(super) fn update(
         &mut self,
         workspace: &Workspace,
+        quota: Quota,
         max_changes: usize,
         budget: &mut Budget,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Difference, Failure> {
         self.walks += 1;
-        let mut meter = Meter::default();
+        let mut meter = Meter::new(quota);
         let mut first = First { max: max_changes, changes: BTreeMap::new(), total: 0 };
         let mut modified: Vec<(Key, Record)> = Vec::new();
         let mut modified_bytes = 0;
@@ -80,7 +79,7 @@ impl Snapshot {
                 return Err(FilesErrorCode::Cancelled.into());
             }
             budget.check_walk()?;
-            meter.add(&found.stat);
+            meter.add(&found.stat)?;
             if kind(&found.stat) == EntryKind::Directory {
                 return Ok(Below::Enter);
             }
@@ -100,7 +99,7 @@ impl Snapshot {
         }
         self.settle(modified, &mut first);
         let changes = first.changes.into_values().collect();
-        Ok(Difference { changes, total_changes: first.total, usage: meter.usage })
+        Ok(Difference { changes, total_changes: first.total, usage: meter.usage() })
     }
 
     /// Compares one thing with its record. A new one is recorded at once (a failed walk takes it back), a changed
@@ -234,30 +233,6 @@ impl First {
         }
         if self.changes.len() > self.max {
             self.changes.pop_last();
-        }
-    }
-}
-
-#[derive(Default)]
-struct Meter {
-    usage: Usage,
-    linked: HashSet<u64>,
-}
-
-impl Meter {
-    fn memory_bytes(&self) -> usize {
-        self.linked.len() * LINKED_BYTES
-    }
-
-    fn add(&mut self, stat: &Stat) {
-        let is_directory = kind(stat) == EntryKind::Directory;
-        if !is_directory && stat.st_nlink > 1 && !self.linked.insert(stat.st_ino) {
-            return;
-        }
-        self.usage.inodes += 1;
-        self.usage.allocated_bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
-        if !is_directory {
-            self.usage.apparent_bytes += size_bytes(stat);
         }
     }
 }

@@ -116,6 +116,21 @@ impl Workspace {
         Ok((self.directory(parent)?, name))
     }
 
+    /// How many directories above a path are missing (count); 0 when something else is in the way.
+    pub(super) fn missing_parents(&self, path: &WorkspacePath) -> Result<u64, Failure> {
+        let (mut parent, _) = split(path);
+        let mut missing = 0;
+        loop {
+            match self.directory(parent) {
+                Err(failure) if failure.code == FilesErrorCode::NotFound => missing += 1,
+                Ok(_) => return Ok(missing),
+                Err(_) => return Ok(0),
+            }
+            let end = parent.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+            parent = &parent[..end];
+        }
+    }
+
     /// The same, making what is missing on the way, for the owner.
     pub(super) fn parent_or_create<'p>(
         &self,

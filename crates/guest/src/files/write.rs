@@ -24,7 +24,9 @@ pub(super) fn write(
     create_only: bool,
 ) -> Result<Response, Failure> {
     let path = checked(path)?;
-    check_target(workspace, &path, create_only)?;
+    let exists = check_target(workspace, &path, create_only)?;
+    let directories = if exists { 0 } else { workspace.missing_parents(&path)? };
+    let mut room = ready.account.take(u64::from(!exists) + directories, directories)?;
     let mut unfinished = ready.private.unfinished()?;
     let mut size_bytes = 0;
     let mut ungranted_bytes = 0;
@@ -36,6 +38,7 @@ pub(super) fn write(
                 if size_bytes > max_bytes {
                     return Err(FilesErrorCode::TooLarge.into());
                 }
+                room.grow_to(size_bytes)?;
                 hasher.update(&bytes);
                 write_all(&unfinished.file, &bytes)?;
                 ungranted_bytes += u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -55,29 +58,35 @@ pub(super) fn write(
     // From here to the record no walk may run: it would take the write for a command's change.
     let mut snapshot = ready.snapshot();
     let (parent, name) = workspace.parent_or_create(&path, ready.owner)?;
-    let created = match workspace.stat(&parent, name) {
+    let replaced = match workspace.stat(&parent, name) {
         Ok(_) if create_only => return Err(FilesErrorCode::Exists.into()),
         Ok(stat) => {
             must_be_regular(&stat)?;
-            false
+            Some(stat)
         }
-        Err(failure) if failure.code == FilesErrorCode::NotFound => true,
+        Err(failure) if failure.code == FilesErrorCode::NotFound => None,
         Err(failure) => return Err(failure),
     };
     unfinished.place(&parent, name, !create_only)?;
-    snapshot.record_written(path.as_bytes(), &fstat(&unfinished.file)?, sha256);
-    drop(snapshot);
+    let stat = fstat(&unfinished.file)?;
+    snapshot.record_written(path.as_bytes(), &stat, sha256);
+    let usage = ready.account.placed(&stat, replaced.as_ref(), directories);
+    drop((snapshot, room));
     fsync(&parent)?;
-    Ok(Response::Written { id: conversation.id, size_bytes, sha256, created })
+    let created = replaced.is_none();
+    Ok(Response::Written { id: conversation.id, size_bytes, sha256, created, usage })
 }
 
-/// Says no before the data comes, where that is already certain.
-fn check_target(workspace: &Workspace, path: &WorkspacePath, create_only: bool) -> Result<(), Failure> {
+/// Says no before the data comes, where that is already certain. True when there is a file to replace.
+fn check_target(workspace: &Workspace, path: &WorkspacePath, create_only: bool) -> Result<bool, Failure> {
     let found = workspace.parent(path).and_then(|(parent, name)| workspace.stat(&parent, name));
     match found {
         Ok(_) if create_only => Err(FilesErrorCode::Exists.into()),
-        Ok(stat) => Ok(must_be_regular(&stat)?),
-        Err(failure) if failure.code == FilesErrorCode::NotFound => Ok(()),
+        Ok(stat) => {
+            must_be_regular(&stat)?;
+            Ok(true)
+        }
+        Err(failure) if failure.code == FilesErrorCode::NotFound => Ok(false),
         Err(failure) => Err(failure),
     }
 }

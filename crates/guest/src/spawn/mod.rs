@@ -15,6 +15,8 @@ mod child;
 mod children;
 mod command;
 mod counters;
+mod deleted;
+mod identity;
 mod recruit;
 mod server;
 mod shim;

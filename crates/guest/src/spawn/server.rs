@@ -1,6 +1,6 @@
 //! The event loop of spawn: one thread, one poll, every descriptor non-blocking.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use rustix::process::{Pid, getpid};
 use super::children::{Children, timespec};
 use super::command::{Command, Violation};
 use super::counters::CounterFiles;
+use super::deleted::{Hidden, Question, Scan};
 use super::standby::Standby;
 use super::start;
 use super::tree;
@@ -23,6 +24,9 @@ use super::writer::Writer;
 
 /// Most commands at once, background ones included.
 const MAX_COMMANDS: usize = 64;
+
+/// Most searches for deleted files that wait: the host asks again when it has an answer.
+const MAX_SCANS: usize = 2 * MAX_COMMANDS;
 
 /// Why the loop ended.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +73,8 @@ pub(super) struct Server {
     next_sample: Instant,
     /// When the last frame came; set by the first `Ping`.
     heard: Option<Instant>,
+    scans: VecDeque<Scan>,
+    hidden: Hidden,
 }
 
 impl Server {
@@ -91,6 +97,8 @@ impl Server {
             told: Counters::default(),
             next_sample: Instant::now(),
             heard: None,
+            scans: VecDeque::new(),
+            hidden: Hidden::default(),
         }
     }
 
@@ -132,6 +140,7 @@ impl Server {
         }
         self.commands.retain(|_, command| !command.is_over());
         self.sample_if_due();
+        self.scan_on();
         let silence = Duration::from_millis(HEARTBEAT_INTERVAL_MS * MISSED_HEARTBEATS);
         if self.heard.is_some_and(|heard| heard.elapsed() >= silence) {
             return Err(Ended::HostGone);
@@ -186,6 +195,7 @@ impl Server {
         let flush = self.writer.due().filter(|_| !self.writer.has_work());
         let heartbeat = self.heard.map(|heard| heard + silence);
         let due = [sample, heartbeat, flush].into_iter().flatten().min();
+        let due = if self.scans.is_empty() { due } else { Some(now) };
         let timeout = due.map(|due| timespec(due.saturating_duration_since(now)));
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) => sources
@@ -265,6 +275,13 @@ impl Server {
                 let nonce = guest_nonce(&self.workspace);
                 writer.control(&ToHost::Nonce(nonce));
             }
+            ToGuest::Measure { token, uid, gid, bytes_max, inodes_max } => {
+                if self.scans.len() >= MAX_SCANS {
+                    return Err(Violation("too many questions at once").into());
+                }
+                let question = Question { token, uid, gid, bytes_max, inodes_max };
+                self.scans.push_back(Scan::begin(question, &self.workspace));
+            }
         }
         Ok(())
     }
@@ -316,8 +333,11 @@ impl Server {
     }
 
     fn fork_pair(&mut self) -> Result<Standby, Errno> {
-        let others = &mut self.commands;
-        Standby::fork(&self.workspace, || others.clear())
+        let (others, scans) = (&mut self.commands, &mut self.scans);
+        Standby::fork(&self.workspace, || {
+            others.clear();
+            scans.clear();
+        })
     }
 
     /// Takes the shim's reports; its silent end means it was lost.
@@ -397,6 +417,15 @@ impl Server {
         }
         self.next_sample = Instant::now() + Duration::from_millis(COUNTER_INTERVAL_MS);
         self.tell(self.counter_files.sample());
+    }
+
+    /// One turn of the search for deleted files, if one was asked for.
+    fn scan_on(&mut self) {
+        let Some(scan) = self.scans.front_mut() else { return };
+        if let Some(answer) = scan.turn(&mut self.hidden) {
+            self.scans.pop_front();
+            self.writer.control(&answer);
+        }
     }
 
     /// Reports a sample in which something rose since the last report.

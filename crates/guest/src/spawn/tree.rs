@@ -5,6 +5,7 @@
 //! a fork loop cannot outrun the search for long. Only the kernel's ECHILD says that nothing is left.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitStatus, getpid, kill_process};
@@ -125,12 +126,21 @@ fn process_table() -> HashMap<i32, Vec<Pid>> {
     table
 }
 
+/// Any thread runs: a process whose first one has ended looks like a zombie and goes on.
 fn is_alive(pid: Pid) -> bool {
-    stat_of(pid).is_some_and(|(_, is_zombie)| !is_zombie)
+    let threads = || std::fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())).into_iter().flatten();
+    let runs = |stat: &Path| stat_at(stat).is_some_and(|(_, is_zombie)| !is_zombie);
+    stat_of(pid).is_some_and(|(_, is_zombie)| {
+        !is_zombie || threads().flatten().any(|thread| runs(&thread.path().join("stat")))
+    })
 }
 
 fn stat_of(pid: Pid) -> Option<(i32, bool)> {
-    parse_stat(&std::fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?)
+    stat_at(Path::new(&format!("/proc/{}/stat", pid.as_raw_nonzero())))
+}
+
+fn stat_at(path: &Path) -> Option<(i32, bool)> {
+    parse_stat(&std::fs::read(path).ok()?)
 }
 
 /// Parent pid and whether it is a zombie, from `/proc/<pid>/stat`. The name in parentheses is the process's

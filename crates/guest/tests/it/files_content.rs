@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 
-use guest::protocol::files::{EntryKind, FilesErrorCode as Code, Request, Response};
+use guest::protocol::files::{EntryKind, FilesErrorCode as Code, Quota, Request, Response};
 use guest::protocol::{CREDIT_WINDOW_BYTES, MAX_DATA_BYTES};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::io::Errno;
@@ -47,11 +47,14 @@ fn the_nonce_decides_whether_it_is_the_same_workspace() {
         assert_eq!(files.stat(path.as_bytes()), Err(Code::NotReady));
     }
     let (uid, gid) = (OWNER, OWNER);
-    let answer = files.ask(|id| Request::Adopt { id, uid, gid, nonce: b"other".to_vec() });
+    let answer =
+        files.ask(|id| Request::Adopt { id, uid, gid, quota: Quota::UNBOUNDED, nonce: b"other".to_vec() });
     assert_eq!(code(answer.1), Some(Code::NonceMismatch));
-    let answer = files.ask(|id| Request::Init { id, uid, gid, nonce: b"other".to_vec() });
+    let answer =
+        files.ask(|id| Request::Init { id, uid, gid, quota: Quota::UNBOUNDED, nonce: b"other".to_vec() });
     assert_eq!(code(answer.1), Some(Code::NonceMismatch));
-    let answer = files.ask(|id| Request::Adopt { id, uid, gid, nonce: NONCE.to_vec() });
+    let answer =
+        files.ask(|id| Request::Adopt { id, uid, gid, quota: Quota::UNBOUNDED, nonce: NONCE.to_vec() });
     let Response::Ready { usage, .. } = answer.1 else { panic!("{answer:?}") };
     assert_eq!((usage.inodes, usage.apparent_bytes), (1, 1));
     assert_eq!(files.read("kept").unwrap().bytes, b"x");
@@ -60,7 +63,8 @@ fn the_nonce_decides_whether_it_is_the_same_workspace() {
     assert_eq!(left, ["nonce"], "unfinished work is tidied up");
 
     std::fs::remove_dir_all(files.at(".leasehold")).unwrap();
-    let answer = files.ask(|id| Request::Adopt { id, uid, gid, nonce: NONCE.to_vec() });
+    let answer =
+        files.ask(|id| Request::Adopt { id, uid, gid, quota: Quota::UNBOUNDED, nonce: NONCE.to_vec() });
     assert_eq!(code(answer.1), Some(Code::NonceMismatch), "a lost workspace");
     let answer = files.ask(|id| Request::Diff { id, max_changes: 10, max_path_bytes: 1000 });
     assert_eq!(code(answer.1), Some(Code::NonceMismatch), "is never an emptied one");
@@ -325,7 +329,13 @@ fn stalled_downloads_refuse_no_diff_and_no_takeover() {
     std::fs::write(files.at("g"), "x").unwrap();
     assert_eq!(files.diff().total_changes, 1);
     for _ in 0..2 {
-        let answer = files.ask(|id| Request::Adopt { id, uid: OWNER, gid: OWNER, nonce: NONCE.to_vec() });
+        let answer = files.ask(|id| Request::Adopt {
+            id,
+            uid: OWNER,
+            gid: OWNER,
+            quota: Quota::UNBOUNDED,
+            nonce: NONCE.to_vec(),
+        });
         assert!(matches!(answer.1, Response::Ready { .. }), "{answer:?}");
     }
     assert_eq!(files.stat(b"f"), Err(Code::Io), "places for others are taken");

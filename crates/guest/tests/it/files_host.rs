@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 
-use guest::protocol::files::{Change, Entry, FilesErrorCode, Request, Response, Usage};
+use guest::protocol::files::{Change, Entry, FilesErrorCode, Quota, Request, Response, Usage};
 use guest::protocol::{CREDIT_WINDOW_BYTES, Hello, MAX_DATA_BYTES};
 
 use crate::wire::Wire;
@@ -55,10 +55,16 @@ pub(crate) struct Diff {
 }
 
 impl Files {
-    /// A fresh workspace, initialised.
+    /// A fresh workspace, initialised, without a bound.
     pub(crate) fn open() -> Self {
+        Self::open_with(Quota::UNBOUNDED)
+    }
+
+    /// A fresh workspace, initialised.
+    pub(crate) fn open_with(quota: Quota) -> Self {
         let mut files = Self::open_bare(tempfile::tempdir().unwrap());
-        let ready = files.ask(|id| Request::Init { id, uid: OWNER, gid: OWNER, nonce: NONCE.to_vec() });
+        let ready =
+            files.ask(|id| Request::Init { id, uid: OWNER, gid: OWNER, quota, nonce: NONCE.to_vec() });
         assert!(matches!(ready.1, Response::Ready { .. }), "{ready:?}");
         files
     }
@@ -198,6 +204,14 @@ impl Files {
         let path = path.as_bytes().to_vec();
         match self.ask(|id| Request::Remove { id, path, recursive }).1 {
             Response::Removed { entries, .. } => Ok(entries),
+            Response::Error { code, .. } => Err(code),
+            frame => panic!("unexpected {frame:?}"),
+        }
+    }
+
+    pub(crate) fn measure(&mut self, stop: Quota) -> Result<(Usage, bool), FilesErrorCode> {
+        match self.ask(|id| Request::Measure { id, stop }).1 {
+            Response::Measured { usage, complete, .. } => Ok((usage, complete)),
             Response::Error { code, .. } => Err(code),
             frame => panic!("unexpected {frame:?}"),
         }

@@ -5,11 +5,13 @@
 mod files_changes;
 mod files_content;
 mod files_host;
+mod files_quota;
 mod files_removal;
 mod init;
 mod protocol;
 mod spawn_commands;
 mod spawn_counters;
+mod spawn_deleted;
 mod spawn_host;
 mod spawn_processes;
 mod spawn_standby;

@@ -1,7 +1,7 @@
 //! The protocol as values: every frame survives the wire, however it is cut; everything else is refused.
 
 use guest::protocol::files::{
-    Change, ChangeKind, ChangedPath, Entry, EntryKind, FilesErrorCode, Request, Response, Usage,
+    Change, ChangeKind, ChangedPath, Entry, EntryKind, FilesErrorCode, Quota, Request, Response, Usage,
 };
 use guest::protocol::spawn::{
     CounterSource, Counters, ExitStatus, Exited, Output, Rlimits, StartCommand, ToGuest, ToHost,
@@ -66,6 +66,9 @@ fn to_guest() -> impl Strategy<Value = ToGuest> {
         id().prop_map(|stream| ToGuest::Kill { stream }),
         any::<u64>().prop_map(|token| ToGuest::Ping { token }),
         Just(ToGuest::ReadNonce),
+        any::<([u64; 3], [u32; 2])>().prop_map(|([token, bytes_max, inodes_max], [uid, gid])| {
+            ToGuest::Measure { token, uid, gid, bytes_max, inodes_max }
+        }),
     ]
 }
 
@@ -128,6 +131,15 @@ fn to_host() -> impl Strategy<Value = ToHost> {
         }),
         any::<u64>().prop_map(|token| ToHost::Pong { token }),
         proptest::option::of(bytes(64)).prop_map(ToHost::Nonce),
+        any::<([u64; 3], [bool; 2])>().prop_map(
+            |([token, deleted_bytes, deleted_inodes], [complete, readable])| ToHost::Measured {
+                token,
+                deleted_bytes,
+                deleted_inodes,
+                complete,
+                readable
+            }
+        ),
     ]
 }
 
@@ -135,18 +147,11 @@ fn request() -> impl Strategy<Value = Request> {
     let nonce = || some_bytes(64);
     prop_oneof![
         hello().prop_map(Request::Hello),
-        (id(), any::<u32>(), any::<u32>(), nonce()).prop_map(|(id, uid, gid, nonce)| Request::Init {
-            id,
-            uid,
-            gid,
-            nonce
-        }),
-        (id(), any::<u32>(), any::<u32>(), nonce()).prop_map(|(id, uid, gid, nonce)| Request::Adopt {
-            id,
-            uid,
-            gid,
-            nonce
-        }),
+        (id(), any::<u32>(), any::<u32>(), quota(), nonce())
+            .prop_map(|(id, uid, gid, quota, nonce)| Request::Init { id, uid, gid, quota, nonce }),
+        (id(), any::<u32>(), any::<u32>(), quota(), nonce())
+            .prop_map(|(id, uid, gid, quota, nonce)| Request::Adopt { id, uid, gid, quota, nonce }),
+        (id(), quota()).prop_map(|(id, stop)| Request::Measure { id, stop }),
         (id(), any::<u32>(), any::<u32>()).prop_map(|(id, max_changes, max_path_bytes)| Request::Diff {
             id,
             max_changes,
@@ -182,11 +187,16 @@ fn request() -> impl Strategy<Value = Request> {
 }
 
 fn usage() -> impl Strategy<Value = Usage> {
-    any::<[u64; 3]>().prop_map(|[allocated_bytes, apparent_bytes, inodes]| Usage {
+    any::<[u64; 4]>().prop_map(|[allocated_bytes, apparent_bytes, inodes, largest_bytes]| Usage {
         allocated_bytes,
         apparent_bytes,
         inodes,
+        largest_bytes,
     })
+}
+
+fn quota() -> impl Strategy<Value = Quota> {
+    any::<[u64; 2]>().prop_map(|[bytes_max, inodes_max]| Quota { bytes_max, inodes_max })
 }
 
 fn kind() -> impl Strategy<Value = EntryKind> {
@@ -232,14 +242,29 @@ fn response() -> impl Strategy<Value = Response> {
         (id(), any::<u64>(), any::<[u8; 32]>(), any::<bool>()).prop_map(
             |(id, sent_bytes, sha256, end_of_file)| Response::ReadEnd { id, sent_bytes, sha256, end_of_file }
         ),
-        (id(), any::<u64>(), any::<[u8; 32]>(), any::<bool>()).prop_map(
-            |(id, size_bytes, sha256, created)| Response::Written { id, size_bytes, sha256, created }
+        (id(), any::<u64>(), any::<[u8; 32]>(), any::<bool>(), usage()).prop_map(
+            |(id, size_bytes, sha256, created, usage)| Response::Written {
+                id,
+                size_bytes,
+                sha256,
+                created,
+                usage
+            }
         ),
+        (id(), usage(), any::<bool>()).prop_map(|(id, usage, complete)| Response::Measured {
+            id,
+            usage,
+            complete
+        }),
         (id(), entry()).prop_map(|(id, entry)| Response::Entry { id, entry }),
         (id(), proptest::option::of(bytes(100)))
             .prop_map(|(id, next_cursor)| Response::ListEnd { id, next_cursor }),
         (id(), entry()).prop_map(|(id, entry)| Response::Stated { id, entry }),
-        (id(), any::<u64>()).prop_map(|(id, entries)| Response::Removed { id, entries }),
+        (id(), any::<u64>(), usage()).prop_map(|(id, entries, usage)| Response::Removed {
+            id,
+            entries,
+            usage
+        }),
         (id(), any::<u32>()).prop_map(|(id, bytes)| Response::Credit { id, bytes }),
         any::<u64>().prop_map(|token| Response::Pong { token }),
     ]
@@ -362,10 +387,10 @@ fn limits_are_checked_from_the_header_alone() {
     assert_eq!(first_error::<ToHost>(&header(len + 2, 4, 1)), oversize(len + 2, 4, max + 1));
     assert_eq!(first_error::<Request>(&header(u32::MAX, 9, 1)), oversize(u32::MAX, 9, max));
     assert_eq!(first_error::<Response>(&header(u32::MAX, 9, 1)), oversize(u32::MAX, 9, max));
-    for kind in [0, 9, 255] {
+    for kind in [0, 10, 255] {
         assert_eq!(first_error::<ToGuest>(&header(0, kind, 1)), ProtocolError::UnknownKind { kind });
     }
-    for kind in [0, 12, 255] {
+    for kind in [0, 13, 255] {
         assert_eq!(first_error::<ToHost>(&header(0, kind, 1)), ProtocolError::UnknownKind { kind });
     }
 }

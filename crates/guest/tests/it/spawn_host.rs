@@ -157,7 +157,10 @@ impl Channel {
                 }
                 ToHost::Exited { exited, .. } => outcome.exited = Some(exited),
                 ToHost::Counters(_) => {}
-                frame @ (ToHost::Hello(_) | ToHost::Pong { .. } | ToHost::Nonce(_)) => {
+                frame @ (ToHost::Hello(_)
+                | ToHost::Pong { .. }
+                | ToHost::Nonce(_)
+                | ToHost::Measured { .. }) => {
                     panic!("unexpected {frame:?}")
                 }
             }

@@ -158,6 +158,45 @@ fn a_killed_spawn_takes_its_commands_with_it() {
     eventually("the end of the orphans", || pids.iter().all(|pid| !is_alive(*pid)));
 }
 
+/// Its first thread ends, which looks like the end of the process; another one goes on for ten minutes.
+const HEADLESS: &str = "import ctypes, os, threading, time\n\
+                        def last():\n\
+                        \x20   while open('/proc/self/stat').read().rsplit(')')[1].split()[0] != 'Z': pass\n\
+                        \x20   os.write(1, b'%d\\n' % os.getpid()); time.sleep(600)\n\
+                        threading.Thread(target=last).start()\n\
+                        ctypes.CDLL(None).syscall(60, 0)";
+
+#[test]
+fn a_process_without_its_first_thread_is_killed_like_any_other() {
+    let pid_in = |text: &str| text.trim().parse::<u32>().unwrap();
+    let mut channel = Channel::open();
+    // Left behind by a command that ends.
+    let script = format!("python3 -c \"$1\" > pid & while [ ! -s pid ]; do :; done; cat pid");
+    let outcome = channel.run(command(&["sh", "-c", &script, "sh", HEADLESS]));
+    assert_eq!((outcome.exited().stragglers, outcome.exited().clean), (1, true));
+    assert!(!is_alive(pid_in(outcome.stdout_text())));
+
+    // The command itself, when it is killed, and when the host or spawn is gone.
+    for end in ["kill", "host", "spawn"] {
+        let mut channel = Channel::open();
+        let stream = channel.start(command(&["python3", "-c", HEADLESS]));
+        let pid = loop {
+            match channel.receive() {
+                ToHost::Data { bytes, .. } => break pid_in(&String::from_utf8(bytes).unwrap()),
+                ToHost::Started { .. } => {}
+                frame => panic!("unexpected {frame:?}"),
+            }
+        };
+        assert!(is_alive(pid));
+        match end {
+            "kill" => channel.send(&ToGuest::Kill { stream }),
+            "host" => channel.close_stdin(),
+            _ => channel.child.kill().unwrap(),
+        }
+        eventually(end, || !is_alive(pid));
+    }
+}
+
 #[test]
 fn a_killed_shim_is_a_lost_command() {
     let mut channel = Channel::open();

@@ -106,9 +106,12 @@ pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// True while a process of this id exists and is no zombie.
 pub(crate) fn is_alive(pid: u32) -> bool {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    let state = stat.rsplit(')').next().unwrap().trim_start().chars().next();
-    !matches!(state, Some('Z' | 'X'))
+    // A process whose first thread has ended looks dead and is not.
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok()).any(|stat| {
+        let state = stat.rsplit(')').next().unwrap().trim_start().chars().next();
+        !matches!(state, Some('Z' | 'X'))
+    })
 }
 
 /// Bytes that repeat nowhere soon, so that a lost or swapped piece shows.

@@ -9,22 +9,24 @@
 //! A channel that is closed is opened again by whoever needs it next; before any use the workspace's nonce is compared.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use events::event::command::InterruptCause;
-use guest::protocol::files::{FilesErrorCode, Request, Response};
+use guest::protocol::files::{FilesErrorCode, Quota, Request, Response, Usage};
 use tokio::sync::{Semaphore, watch};
 
 use super::cli_error::CliError;
 use super::engine::Engine;
 use super::files::{FilesChannel, FilesFailure};
 use super::link::LinkEnd;
+use super::quota::Look;
 use super::spawn::{SpawnChannel, Stop};
 use crate::changes::ChangeTracker;
 use crate::naming;
 use crate::ports::{EnvironmentHandle, EnvironmentSpec, PortError};
+use crate::quota::{Allowance, Measured, Used};
 
 /// How long a killed container's channel may take to close.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(2);
@@ -64,6 +66,11 @@ pub(super) struct Environment {
     /// Files written through the port and not changed by code since, as far as reported.
     tool_written: Mutex<HashSet<Vec<u8>>>,
     gone: Mutex<Option<PortError>>,
+    /// What the workspace was last known to hold; `None` when it could not be measured.
+    usage: Mutex<Option<Usage>>,
+    /// Kills in a row that left the workspace over its limit (count).
+    pub(super) strikes: AtomicU32,
+    pub(super) last_look: tokio::sync::Mutex<Option<Look>>,
     /// The sandbox was stopped by us and not started again: its `die` event is no news.
     pub(super) stopped_by_us: AtomicBool,
     /// Kills by the kernel that the engine told of, since the environment was opened.
@@ -96,6 +103,9 @@ impl Environment {
             changes: tokio::sync::Mutex::default(),
             tool_written: Mutex::default(),
             gone: Mutex::default(),
+            usage: Mutex::default(),
+            strikes: AtomicU32::new(0),
+            last_look: tokio::sync::Mutex::default(),
             stopped_by_us: AtomicBool::new(false),
             oom_events: watch::Sender::new(0),
         }
@@ -128,6 +138,32 @@ impl Environment {
 
     pub(super) fn tool_written(&self) -> MutexGuard<'_, HashSet<Vec<u8>>> {
         lock(&self.tool_written)
+    }
+
+    /// What the workspace was last known to hold.
+    pub(super) fn usage(&self) -> Option<Usage> {
+        *lock(&self.usage)
+    }
+
+    pub(super) fn set_usage(&self, usage: Option<Usage>) {
+        *lock(&self.usage) = usage;
+    }
+
+    /// The API wrote or removed something. What could not be measured before still cannot.
+    pub(super) fn update_usage(&self, usage: Usage) {
+        if let Some(known) = lock(&self.usage).as_mut() {
+            *known = usage;
+        }
+    }
+
+    /// The same as it counts against the limits.
+    pub(super) fn used(&self) -> Measured {
+        self.usage().map(|usage| Used { bytes: usage.used_bytes(), inodes: usage.inodes })
+    }
+
+    /// What a command that begins now may use.
+    pub(super) fn allowance(&self) -> Allowance {
+        Allowance::of(&self.spec.limits, self.used())
     }
 
     /// The open spawn channel; a stopped sandbox is started first.
@@ -206,12 +242,21 @@ impl Environment {
         let opened = FilesChannel::open(&self.engine.cli, &self.files_name).await;
         let channel = opened.map_err(CliError::to_port)?;
         let (uid, gid, nonce) = (self.uid, self.uid, self.nonce.clone());
+        let limits = &self.spec.limits;
+        let quota = Quota { bytes_max: limits.workspace_bytes, inodes_max: limits.inodes_max };
         let mut exchange = channel.send(|id| {
-            if fresh { Request::Init { id, uid, gid, nonce } } else { Request::Adopt { id, uid, gid, nonce } }
+            if fresh {
+                Request::Init { id, uid, gid, quota, nonce }
+            } else {
+                Request::Adopt { id, uid, gid, quota, nonce }
+            }
         });
         let answer = tokio::time::timeout(ADOPT_DEADLINE, exchange.next()).await;
         match answer.unwrap_or(Err(FilesFailure::Refused(FilesErrorCode::CannotMeasure))) {
-            Ok(Response::Ready { .. }) => Ok(channel),
+            Ok(Response::Ready { usage, .. }) => {
+                self.set_usage(Some(usage));
+                Ok(channel)
+            }
             Err(FilesFailure::Refused(FilesErrorCode::NonceMismatch | FilesErrorCode::CannotMeasure)) => {
                 Err(self.set_gone(PortError::Lost { cause: InterruptCause::FilesLost }))
             }

@@ -14,11 +14,14 @@ use guest::protocol::spawn::{CounterSource, ExitStatus, Exited, Rlimits, StartCo
 use super::config::ContainerConfig;
 use super::environment::Environment;
 use super::follow::{FollowEnd, Followed, memory_evidence, source};
-use super::profile::file_size_max;
+use super::quota::file_size_max;
+use super::reports::Collected;
 use super::spawn::Stop;
+use crate::capture::OutputCapture;
 use crate::ports::{
     Cancel, ExecuteError, ExecutionCommand, ExecutionResult, OutputSink, PortError, StdinSource,
 };
+use crate::quota::{Allowance, Measured, Used};
 
 /// Every command is the first to go when memory runs out, before anything of ours.
 const COMMAND_OOM_SCORE_ADJ: i32 = 1000;
@@ -59,15 +62,23 @@ pub(super) async fn run(
     let _runs = (!command.background).then(|| ForegroundRuns::begin(environment));
     let channel = environment.spawn_channel().await.map_err(nothing_ran)?;
     let files = environment.begin_changes(command.command_id).await.map_err(nothing_ran)?;
+    let allowance = environment.allowance();
+    let strikes = environment.strikes.load(Ordering::SeqCst);
+    if let Some(evidence) = allowance.refusal(strikes, environment.used()) {
+        environment.changes.lock().await.finish(command.command_id, 0);
+        return Ok(never_started(evidence, command.output_bytes_max));
+    }
     let start = start_command(environment, config, &command, matches!(stdin, StdinSource::Stream(_)));
     let oom_events = *environment.oom_events.borrow();
     let mut followed = Followed::start(channel, start, stdin, sink, command.output_bytes_max);
-    let end = followed.follow(environment, &files, &command, cancel, &config.crash_points).await;
+    let end = followed.follow(environment, &files, &command, &allowance, cancel, &config.crash_points).await;
     let outcome = settle(environment, &command, &mut followed, end, oom_events).await;
     let duration_ms = followed.elapsed_ms();
     let collected = environment.finish_changes(command.command_id, &files).await;
     let mut outcome = outcome?;
-    let (files_changed, files_changed_truncated) = collected?;
+    let collected = collected?;
+    let used = used_now(environment, &followed, &collected, &allowance).await;
+    judge(environment, &command, &mut outcome, &allowance, used, &followed);
 
     let exited = followed.exited;
     if let Some(pump) = followed.pump.take().filter(|_| outcome.killed_by.is_none()) {
@@ -88,8 +99,8 @@ pub(super) async fn run(
         stdout,
         stderr,
         stragglers: exited.filter(|_| outcome.killed_by.is_none()).map_or(0, |exited| exited.stragglers),
-        files_changed,
-        files_changed_truncated,
+        files_changed: collected.changes,
+        files_changed_truncated: collected.truncated,
         usage,
         duration_ms,
     };
@@ -135,12 +146,74 @@ fn start_command(
         gid: environment.uid,
         rlimits: Rlimits {
             nofile: Some(config.open_files_max),
-            fsize: Some(file_size_max(&environment.spec.limits)),
+            fsize: Some(file_size_max(environment.spec.limits.workspace_bytes, environment.usage().as_ref())),
             nproc: None,
         },
         oom_score_adj: COMMAND_OOM_SCORE_ADJ,
         stdin,
         background: command.background,
+    }
+}
+
+/// What the workspace holds after a command. Nothing that has ended holds a deleted file open; what still runs may.
+async fn used_now(
+    environment: &Environment,
+    followed: &Followed,
+    collected: &Collected,
+    allowance: &Allowance,
+) -> Measured {
+    let used = environment.used()?;
+    if !collected.others_run {
+        return Some(used);
+    }
+    let (uid, ceiling) = (environment.uid, allowance.ceiling());
+    match followed.channel.deleted(uid, uid, ceiling).await {
+        Some(deleted) => deleted.measured.map(|deleted| Used {
+            bytes: used.bytes.saturating_add(deleted.bytes),
+            inodes: used.inodes.saturating_add(deleted.inodes),
+        }),
+        // The sandbox has stopped, and everything in it.
+        None => Some(used),
+    }
+}
+
+/// An end of its own is none when the workspace holds more than it may: programs make what they like of a full disk.
+fn judge(
+    environment: &Environment,
+    command: &ExecutionCommand,
+    outcome: &mut Outcome,
+    allowance: &Allowance,
+    used: Measured,
+    followed: &Followed,
+) {
+    let is_charged = !command.background || !environment.foreground_runs.load(Ordering::SeqCst);
+    let has_run = outcome.evidence.start_error.is_none();
+    if outcome.killed_by.is_none()
+        && is_charged
+        && has_run
+        && let Some(evidence) = allowance.excess(used, followed.started_at.elapsed())
+    {
+        *outcome = Outcome::killed(KillReason::Disk, evidence);
+    }
+    let was_killed = outcome.killed_by == Some(KillReason::Disk);
+    let strikes = environment.strikes.load(Ordering::SeqCst);
+    environment.strikes.store(allowance.strikes(strikes, was_killed, used), Ordering::SeqCst);
+}
+
+/// The result of a command for which the workspace is too full to begin.
+fn never_started(evidence: Evidence, output_bytes_max: u64) -> ExecutionResult {
+    let (stdout, stderr) = OutputCapture::new(output_bytes_max).finish();
+    ExecutionResult {
+        exit_code: None,
+        killed_by: Some(KillReason::Disk),
+        evidence: Some(evidence),
+        stdout,
+        stderr,
+        stragglers: 0,
+        files_changed: Vec::new(),
+        files_changed_truncated: false,
+        usage: Usage { cpu_ms: 0, peak_memory_bytes: 0 },
+        duration_ms: 0,
     }
 }
 
@@ -226,7 +299,7 @@ fn exit_outcome(
 /// Ends a command that does not end by itself, with its partial output complete.
 async fn kill(environment: &Arc<Environment>, command: &ExecutionCommand, followed: &mut Followed) {
     // Within milliseconds; stopping the container takes longer, but ends what escaped the tree as well.
-    followed.channel.control(ToGuest::Kill { stream: followed.stream_id() });
+    followed.channel.control(&ToGuest::Kill { stream: followed.stream_id() });
     if command.background {
         let ended = followed.drain(TREE_KILL_DEADLINE, true).await;
         if ended && followed.exited.is_some_and(|exited| exited.clean) {

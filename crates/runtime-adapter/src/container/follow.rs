@@ -11,11 +11,13 @@ use guest::protocol::spawn::{COUNTER_INTERVAL_MS, CounterSource, Counters, Exite
 
 use super::environment::Environment;
 use super::files::FilesChannel;
+use super::quota;
 use super::spawn::{CommandStream, SpawnChannel, SpawnEvent};
 use super::stdin::StdinPump;
 use crate::capture::OutputCapture;
 use crate::crash::CrashPoints;
 use crate::ports::{Cancel, ExecutionCommand, OutputSink, OutputStream, StdinSource};
+use crate::quota::Allowance;
 
 /// Consumed output is granted again in pieces of at least this.
 const GRANT_BYTES: u32 = CREDIT_WINDOW_BYTES / 4;
@@ -113,18 +115,27 @@ impl Followed {
     pub(super) async fn follow(
         &mut self,
         environment: &Environment,
-        files: &FilesChannel,
+        files: &Arc<FilesChannel>,
         command: &ExecutionCommand,
+        allowance: &Allowance,
         mut cancel: Cancel,
         crash_points: &CrashPoints,
     ) -> FollowEnd {
         let mut files_closed = std::pin::pin!(files.closed());
+        let channel = Arc::clone(&self.channel);
+        let watching = quota::excess(environment, files, &channel, allowance, command.background);
+        let mut watching = std::pin::pin!(watching);
         let limit = Duration::from_millis(command.timeout_ms).min(LIMIT_MAX);
         let mut deadline = self.started_at + limit;
         loop {
-            // Events go first: what ended in time is not killed for it.
+            // Events go first: what ended in time is not killed for it. Not so the workspace: what was too much was too
+            // much, and a command that produces without pause must not put off the looking.
             let event = tokio::select! {
                 biased;
+                evidence = &mut watching, if self.exited.is_none() => {
+                    let (reason, evidence) = (KillReason::Disk, Box::new(evidence));
+                    return FollowEnd::Kill { reason, evidence, cancelled: false };
+                }
                 event = self.stream.events.recv() => event,
                 request = cancel.requested(), if self.exited.is_none() => {
                     let (reason, evidence) = (request.reason, Box::new(request.evidence));

@@ -8,7 +8,7 @@
 //! - `engine`, `private`, `profile`, `labels`, `inventory`: single objects, their options, names and labels.
 //! - `link`, `outgoing`, `spawn`, `files`: the two framed channels.
 //! - `environment`, `lifecycle`: channels and life of one environment; `watch`: the engine's event stream.
-//! - `execute`, `follow`, `stdin`, `reports`: one command.
+//! - `execute`, `follow`, `stdin`, `reports`: one command; `quota`: what it uses of the workspace.
 //! - `workspace`: files; `probe`: a look at the engine for diagnosis.
 
 mod cli;
@@ -27,6 +27,7 @@ mod outgoing;
 mod private;
 mod probe;
 mod profile;
+mod quota;
 mod reports;
 mod spawn;
 mod stdin;

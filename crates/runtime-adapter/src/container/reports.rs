@@ -8,7 +8,7 @@ use events::event::command::{ChangeKind, FileChange, InterruptCause};
 use events::event::workspace::PathText;
 use events::ids::CommandId;
 use guest::protocol::files::{
-    Change, ChangeKind as GuestChange, ChangedPath, FilesErrorCode, Request, Response,
+    Change, ChangeKind as GuestChange, ChangedPath, FilesErrorCode, Request, Response, Usage,
 };
 
 use super::environment::Environment;
@@ -20,6 +20,14 @@ use crate::ports::PortError;
 const DIFF_DEADLINE: Duration = Duration::from_secs(45);
 const DIFF_TRIES: u32 = 3;
 const DIFF_PAUSE: Duration = Duration::from_millis(100);
+
+/// What became of the workspace while a command ran.
+pub(super) struct Collected {
+    pub(super) changes: Vec<FileChange>,
+    pub(super) truncated: bool,
+    /// Other commands run: what they hold open no walk sees.
+    pub(super) others_run: bool,
+}
 
 impl Environment {
     /// A command starts: whatever changed before is not its doing. Gives the channel that holds the baseline.
@@ -36,7 +44,7 @@ impl Environment {
         Ok(channel)
     }
 
-    /// A command is over: what changed since it began, and whether the list is incomplete.
+    /// A command is over: what changed since it began, whether the list is incomplete, and whether others run.
     ///
     /// # Errors
     /// `Lost` when the workspace, or the channel that holds the command's baseline, is.
@@ -44,11 +52,11 @@ impl Environment {
         &self,
         command_id: CommandId,
         channel: &Arc<FilesChannel>,
-    ) -> Result<(Vec<FileChange>, bool), PortError> {
+    ) -> Result<Collected, PortError> {
         let mut tracker = self.changes.lock().await;
         let reported = self.report_changes(&mut tracker, channel).await;
-        let collected = tracker.finish(command_id, self.spec.files_changed_max);
-        reported.map(|()| collected)
+        let (changes, truncated) = tracker.finish(command_id, self.spec.files_changed_max);
+        reported.map(|()| Collected { changes, truncated, others_run: tracker.is_any_running() })
     }
 
     /// Moves the baseline to now and gives the differences to every running command. A look that fails while the workspace is
@@ -61,7 +69,8 @@ impl Environment {
         for _ in 0..DIFF_TRIES {
             let looked = tokio::time::timeout(DIFF_DEADLINE, self.diff(channel)).await;
             match looked.unwrap_or(Err(FilesFailure::Refused(FilesErrorCode::CannotMeasure))) {
-                Ok((changes, truncated)) => {
+                Ok((changes, truncated, usage)) => {
+                    self.set_usage(Some(usage));
                     self.forget_tool_written(&changes);
                     let changes: Vec<_> = changes.iter().map(file_change).collect();
                     tracker.report(&changes, truncated);
@@ -81,11 +90,12 @@ impl Environment {
                 Err(FilesFailure::Refused(_)) => break,
             }
         }
+        self.set_usage(None);
         tracker.missed();
         Ok(())
     }
 
-    async fn diff(&self, channel: &Arc<FilesChannel>) -> Result<(Vec<Change>, bool), FilesFailure> {
+    async fn diff(&self, channel: &Arc<FilesChannel>) -> Result<(Vec<Change>, bool, Usage), FilesFailure> {
         let max_changes = u32::try_from(self.spec.files_changed_max).unwrap_or(u32::MAX);
         let max_path_bytes = u32::try_from(FILES_CHANGED_BYTES_MAX).unwrap_or(u32::MAX);
         let mut exchange = channel.send(|id| Request::Diff { id, max_changes, max_path_bytes });
@@ -93,7 +103,7 @@ impl Environment {
         loop {
             match exchange.next().await? {
                 Response::Change { change, .. } => changes.push(change),
-                Response::DiffEnd { truncated, .. } => return Ok((changes, truncated)),
+                Response::DiffEnd { truncated, usage, .. } => return Ok((changes, truncated, usage)),
                 _ => return Err(FilesFailure::WrongAnswer),
             }
         }

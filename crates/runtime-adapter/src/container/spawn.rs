@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use guest::protocol::spawn::{CounterSource, Counters, Exited, Output, StartCommand, ToGuest, ToHost};
 use guest::protocol::{CREDIT_WINDOW_BYTES, Hello};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::cli::{Cli, words};
 use super::cli_error::CliError;
 use super::link::{Inbox, Link, LinkEnd};
+use crate::quota::{Measured, Used};
 
 /// How long the other side may take to say hello, or to answer a question of the connection.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(20);
@@ -54,6 +55,14 @@ pub(super) enum Stop {
     Lost(InterruptCause),
     /// The guest broke the protocol.
     Suspected(&'static str),
+}
+
+/// Deleted files of the workspace that are still open.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deleted {
+    pub(super) measured: Measured,
+    /// False: there is more than was asked for.
+    pub(super) complete: bool,
 }
 
 /// One opened spawn channel.
@@ -123,6 +132,27 @@ impl SpawnChannel {
         (CommandStream { stream, events }, table.counters)
     }
 
+    /// What deleted files take that processes of this user have open, looked for until it is more than `ceiling`;
+    /// `None` when the channel ended.
+    pub(super) async fn deleted(&self, uid: u32, gid: u32, ceiling: Used) -> Option<Deleted> {
+        self.ask_for_deleted(uid, gid, ceiling)?.await.ok()
+    }
+
+    fn ask_for_deleted(&self, uid: u32, gid: u32, ceiling: Used) -> Option<oneshot::Receiver<Deleted>> {
+        let (sender, answer) = oneshot::channel();
+        let mut table = self.inbox.table();
+        if table.end.is_some() {
+            return None;
+        }
+        table.last_question += 1;
+        let token = table.last_question;
+        table.questions.insert(token, sender);
+        drop(table);
+        let (bytes_max, inodes_max) = (ceiling.bytes, ceiling.inodes);
+        self.link.control(&ToGuest::Measure { token, uid, gid, bytes_max, inodes_max });
+        Some(answer)
+    }
+
     /// Grants consumed bytes of an output again.
     pub(super) fn grant(&self, stream: u32, output: Output, bytes: u32) {
         if let Some(slot) = self.inbox.table().slots.get_mut(&stream) {
@@ -132,8 +162,8 @@ impl SpawnChannel {
     }
 
     /// Sends a control frame of a command (kill) or of the connection.
-    pub(super) fn control(&self, frame: ToGuest) {
-        self.link.control(&frame);
+    pub(super) fn control(&self, frame: &ToGuest) {
+        self.link.control(frame);
     }
 
     /// Sends standard input in order.
@@ -192,6 +222,8 @@ struct Table {
     counters: Counters,
     last_stream: u32,
     slots: HashMap<u32, Slot>,
+    last_question: u64,
+    questions: HashMap<u64, oneshot::Sender<Deleted>>,
     end: Option<LinkEnd>,
 }
 
@@ -263,6 +295,13 @@ impl Inbox<ToHost> for SpawnInbox {
                 return Ok(());
             }
             ToHost::Pong { .. } => return Ok(()),
+            ToHost::Measured { token, deleted_bytes, deleted_inodes, complete, readable } => {
+                let question = table.questions.remove(&token).ok_or("unknown_question")?;
+                let used = Used { bytes: deleted_bytes, inodes: deleted_inodes };
+                // Whoever asked may have stopped waiting.
+                let _ = question.send(Deleted { measured: readable.then_some(used), complete });
+                return Ok(());
+            }
             ToHost::Counters(counters) => {
                 table.counters = counters;
                 for slot in table.slots.values() {
@@ -329,6 +368,7 @@ impl Inbox<ToHost> for SpawnInbox {
         let mut table = self.table();
         table.end.get_or_insert(end);
         table.slots.clear();
+        table.questions.clear();
         drop(table);
         self.changes.send_replace(());
     }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use events::event::command::InterruptCause;
 use events::time::Timestamp;
 use futures::StreamExt as _;
-use guest::protocol::files::{Entry, EntryKind, FilesErrorCode, MAX_LIST_ENTRIES, Request, Response};
+use guest::protocol::files::{Entry, EntryKind, FilesErrorCode, MAX_LIST_ENTRIES, Request, Response, Usage};
 use guest::protocol::{CREDIT_WINDOW_BYTES, MAX_DATA_BYTES};
 use policy::WorkspacePath;
 use tokio::time::Instant;
@@ -137,7 +137,8 @@ impl Workspace for ContainerAdapter {
         let (environment, mut exchange) = self
             .request(handle, deadline, |id| Request::Write { id, path: name, max_bytes, create_only: false })
             .await?;
-        let outcome = within(deadline, send(&mut exchange, bytes, max_bytes)).await?;
+        let (outcome, usage) = within(deadline, send(&mut exchange, bytes, max_bytes)).await?;
+        environment.update_usage(usage);
         environment.tool_written().insert(path.as_bytes().to_vec());
         Ok(outcome)
     }
@@ -197,7 +198,8 @@ impl Workspace for ContainerAdapter {
             self.request(handle, deadline, |id| Request::Remove { id, path: name, recursive: false }).await?;
         let answer = within(deadline, async { exchange.next().await.map_err(|failure| failed(failure, 0)) });
         match answer.await? {
-            Response::Removed { .. } => {
+            Response::Removed { usage, .. } => {
+                environment.update_usage(usage);
                 environment.tool_written().remove(path.as_bytes());
                 Ok(())
             }
@@ -211,7 +213,7 @@ async fn send(
     exchange: &mut Exchange,
     mut bytes: ByteStream,
     max_bytes: u64,
-) -> Result<WriteOutcome, WorkspaceError> {
+) -> Result<(WriteOutcome, Usage), WorkspaceError> {
     let id = exchange.id;
     let mut credit = usize::try_from(CREDIT_WINDOW_BYTES).unwrap_or(usize::MAX);
     let mut pending = Bytes::new();
@@ -220,15 +222,15 @@ async fn send(
         if credit > 0 && !pending.is_empty() {
             let piece = pending.split_to(pending.len().min(credit).min(MAX_DATA_BYTES));
             credit -= piece.len();
-            exchange.data(Request::WriteData { id, bytes: piece.to_vec() });
+            exchange.data(&Request::WriteData { id, bytes: piece.to_vec() });
             continue;
         }
         let wants_more = source_open && pending.is_empty();
         tokio::select! {
             answer = exchange.next() => match answer.map_err(|failure| failed(failure, max_bytes))? {
                 Response::Credit { bytes, .. } => credit += usize::try_from(bytes).unwrap_or(0),
-                Response::Written { size_bytes, sha256, created, .. } => {
-                    return Ok(WriteOutcome { size_bytes, sha256, created });
+                Response::Written { size_bytes, sha256, created, usage, .. } => {
+                    return Ok((WriteOutcome { size_bytes, sha256, created }, usage));
                 }
                 _ => return Err(wrong_answer()),
             },
@@ -236,7 +238,7 @@ async fn send(
                 Some(piece) => pending = piece?,
                 None => {
                     source_open = false;
-                    exchange.data(Request::WriteEnd { id });
+                    exchange.data(&Request::WriteEnd { id });
                 }
             },
         }

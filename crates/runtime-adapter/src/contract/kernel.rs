@@ -27,6 +27,12 @@ macro_rules! kernel_suite {
                 a_file_that_changes_while_read_is_refused, modes_and_sockets_through_the_port,
                 a_cancelled_process_is_gone, many_with_short_limits_do_not_deadlock,
                 killing_everything_reaches_only_ones_own;
+            limits: a_spin_loop_is_timeout_and_keeps_to_its_processors, allocators_are_memory,
+                a_fork_bomb_is_pids, an_output_flood_is_output_limit,
+                a_disk_filler_is_stopped_within_the_bound, a_program_that_ignores_the_full_disk_is_disk,
+                fillers_of_every_kind_are_disk, deleted_open_files_are_disk, hiding_what_is_open_is_disk,
+                room_taken_without_writing_counts, a_nearly_full_workspace_can_be_worked_in,
+                what_only_looks_like_a_limit_stays_what_it_is, quiet_commands_are_left_alone;
         }
     };
 }
@@ -188,15 +194,19 @@ pub async fn slow_readers_cost_no_outcome(subject: &Subject) {
     }
 }
 
-/// Huge files that cost no disk cost no outcome either: they are listed without a digest, in bounded time.
+/// Huge files that cost no disk are reported in bounded time, and count by their size.
 pub async fn sparse_giants_do_not_hold_the_outcome(subject: &Subject) {
-    let handle = subject.environment().await;
+    let mut spec = subject.spec();
+    spec.limits.workspace_bytes = 8 << 30;
+    let handle = subject.adapter.execution.provision(spec).await.expect("provisioned");
     let started = std::time::Instant::now();
-    let result = subject
-        .sh(&handle, "for i in 1 2 3 4; do truncate -s 200M f$i; truncate -s 8E g$i; done; echo made")
-        .await;
+    let result = subject.sh(&handle, "for i in 1 2 3 4; do truncate -s 1900M f$i; done; echo made").await;
     assert_eq!((result.killed_by, result.stdout.head.as_slice()), (None, &b"made\n"[..]));
-    assert_eq!(subject.sh(&handle, "echo next").await.stdout.head, b"next\n");
+    assert_eq!(result.files_changed.len(), 4);
+    assert!(started.elapsed() < Duration::from_secs(60));
+    let result = subject.sh(&handle, "for i in 5 6 7 8; do truncate -s 1900M f$i; done; sleep 60").await;
+    super::quota::is_disk(&result, "bytes", 8 << 30);
+    assert_eq!(subject.sh(&handle, "rm f*; echo next").await.stdout.head, b"next\n");
     assert!(started.elapsed() < Duration::from_secs(60));
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A case gets a [`Subject`] with a log of its own, drives the ports with shell scripts that both the fake and a real image
 //! understand, and panics when the adapter does not keep the contract. [`check`] runs one case and then makes sure that
-//! nothing is left. `contract_suite!` turns all cases into tests; what only a kernel can show is in [`kernel`].
+//! nothing is left. `contract_suite!` turns all cases into tests; what only a kernel can show is in [`kernel`] and
+//! [`limits`].
 
 pub mod admission;
 pub mod background;
@@ -12,7 +13,9 @@ pub mod input;
 pub mod kernel;
 pub mod kills;
 pub mod lifecycle;
+pub mod limits;
 pub mod output;
+pub mod quota;
 mod subject;
 
 pub use subject::{Adapter, Call, RecordingSink, Restart, Subject, TestClock, check, limits, path_of};
@@ -51,6 +54,10 @@ macro_rules! contract_suite {
                 parents_are_made, bounds_are_kept, wrong_kinds_have_their_own_errors,
                 links_are_never_followed, listings_are_sorted_and_paged, any_name_is_listed_exactly,
                 removal, provenance_follows_the_writer, a_broken_upload_leaves_nothing;
+            quota: bytes_over_the_limit_are_disk, inodes_over_the_limit_are_disk,
+                over_the_limit_removing_is_all_there_is, adding_in_spite_of_the_limit_ends_the_turns,
+                writes_over_the_limit_are_refused, a_full_workspace_can_be_read_and_emptied,
+                a_background_command_over_the_limit_is_disk;
             lifecycle: everything_is_listed_with_its_labels, removing_each_object_removes_all,
                 destroy_of_an_unknown_environment_is_quiet, a_restarted_service_takes_over,
                 what_is_gone_cannot_be_taken_over, the_same_environment_twice_is_refused,

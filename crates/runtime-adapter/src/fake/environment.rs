@@ -1,5 +1,6 @@
 //! One environment in memory.
 
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use events::event::command::{FileChange, InterruptCause};
@@ -9,6 +10,7 @@ use tokio::sync::watch;
 use super::tree::Tree;
 use crate::changes::ChangeTracker;
 use crate::ports::{EnvironmentHandle, EnvironmentSpec};
+use crate::quota::Used;
 
 /// What the programs of one environment share.
 #[derive(Debug, Default)]
@@ -39,6 +41,8 @@ pub(super) struct Environment {
     pub(super) shared: Shared,
     pub(super) foreground: Arc<tokio::sync::Mutex<()>>,
     changes: Mutex<ChangeTracker>,
+    /// Kills in a row that left the workspace over its limit (count).
+    pub(super) strikes: AtomicU32,
     /// Counts the halts; the value is the last one.
     pub(super) halts: watch::Sender<(u64, Option<Halt>)>,
 }
@@ -51,8 +55,15 @@ impl Environment {
             shared: Shared::default(),
             foreground: Arc::default(),
             changes: Mutex::default(),
+            strikes: AtomicU32::new(0),
             halts: watch::Sender::new((0, None)),
         }
+    }
+
+    /// What its workspace may hold.
+    pub(super) fn limit(&self) -> Used {
+        let limits = &self.spec.limits;
+        Used { bytes: limits.workspace_bytes, inodes: limits.inodes_max }
     }
 
     /// Ends everything that runs in it.

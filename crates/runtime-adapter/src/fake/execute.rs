@@ -1,5 +1,6 @@
 //! Running one command of the fake: the same admission, limits, kills and evidence as in a real sandbox.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use crate::ports::{
     Cancel, CancelRequest, ExecuteError, ExecutionCommand, ExecutionResult, OutputSink, PortError,
     StdinSource, WorkspaceEntryKind,
 };
+use crate::quota::Allowance;
 
 /// What a pipe takes although nobody reads it.
 const PIPE_BYTES: u64 = 64 * 1024;
@@ -55,18 +57,24 @@ pub(super) async fn run(
         taken_bytes: 0,
         failed: false,
     };
+    let used = || Some(environment.shared.tree().used());
+    let allowance = Allowance::of(&environment.spec.limits, used());
+    let strikes = environment.strikes.load(Ordering::SeqCst);
+    let refusal = allowance.refusal(strikes, used());
     environment.begin_changes(command.command_id);
     let mut halts = environment.halts.subscribe();
     let mut left_running = 0;
-    let end = match working_directory(environment, &command.cwd) {
-        None => End::NoDirectory,
-        Some(cwd) => {
+    let end = match (refusal, working_directory(environment, &command.cwd)) {
+        (Some(_), _) => End::Program(Err(Stop::Limit(KillReason::Disk))),
+        (None, None) => End::NoDirectory,
+        (None, Some(cwd)) => {
             let mut process = Process {
                 shared: &environment.shared,
                 cwd,
                 env: &command.env,
                 input: &mut input,
                 emit: &emit,
+                allowance: &allowance,
                 now,
                 left_running: 0,
             };
@@ -113,6 +121,11 @@ pub(super) async fn run(
                     evidence.limit_bytes = Some(command.output_bytes_max);
                     evidence.produced_bytes = Some(capture.produced_bytes());
                 }
+                KillReason::Disk => {
+                    let measured =
+                        allowance.refusal(strikes, used()).or(allowance.excess(used(), Duration::ZERO));
+                    evidence = measured.unwrap_or_default();
+                }
                 KillReason::Memory => {
                     evidence.limit_bytes = Some(limits.memory_bytes);
                     evidence.peak_bytes = Some(limits.memory_bytes);
@@ -145,6 +158,8 @@ pub(super) async fn run(
         }
         End::Halted(Halt::Lost(cause)) => return Err(lost(*cause)),
     }
+    let was_full = killed_by == Some(KillReason::Disk);
+    environment.strikes.store(allowance.strikes(strikes, was_full, used()), Ordering::SeqCst);
     if killed_by.is_some() && !command.background && !matches!(end, End::Halted(_)) {
         environment.halt(Halt::StoppedWith(command.command_id));
     }

@@ -8,6 +8,7 @@ use events::time::Timestamp;
 use sha2::{Digest, Sha256};
 
 use crate::ports::{WorkspaceEntry, WorkspaceEntryKind, WorkspaceError};
+use crate::quota::Used;
 
 /// One thing in the tree.
 #[derive(Clone, Debug)]
@@ -101,6 +102,24 @@ impl Tree {
             self.accept(path);
         }
         Ok(created)
+    }
+
+    /// What it holds: sizes of files and links, and everything that has a name.
+    pub(super) fn used(&self) -> Used {
+        let bytes = self.entries.values().map(|entry| match &entry.node {
+            Node::File(bytes) | Node::Symlink(bytes) => bytes.len() as u64,
+            Node::Directory | Node::Fifo => 0,
+        });
+        Used { bytes: bytes.sum(), inodes: self.entries.len() as u64 }
+    }
+
+    /// Whether a file of this size fits at `path`, with the directories that are missing above it.
+    pub(super) fn has_room(&self, path: &[u8], size_bytes: u64, limit: Used) -> bool {
+        let exists = |path: &[u8]| self.entries.contains_key(path);
+        let above = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| &path[..end]);
+        let missing = above.chain([path]).filter(|path| !exists(path)).count() as u64;
+        let used = self.used();
+        used.bytes.saturating_add(size_bytes) <= limit.bytes && used.inodes + missing <= limit.inodes
     }
 
     /// Puts any node, whatever was there; its parent exists.

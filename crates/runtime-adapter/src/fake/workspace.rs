@@ -49,6 +49,13 @@ impl Workspace for FakeAdapter {
         let size_bytes = content.len() as u64;
         let now = (self.clock)();
         let mut tree = environment.shared.tree();
+        match tree.stat(path.as_bytes()) {
+            Ok(_) | Err(WorkspaceError::NotFound) => {}
+            Err(error) => return Err(error),
+        }
+        if !tree.has_room(path.as_bytes(), size_bytes, environment.limit()) {
+            return Err(WorkspaceError::NoSpace);
+        }
         tree.make_parents(path.as_bytes(), now)?;
         let created = tree.write(path.as_bytes(), content, true, now)?;
         Ok(WriteOutcome { size_bytes, sha256, created })

@@ -1,16 +1,17 @@
 //! Frames of the files channel: requests about the workspace, and their answers.
 //!
 //! Every request has its own stream id. Answers end with exactly one final frame: `Error`, or the request's own
-//! (`Ready`, `DiffEnd`, `ReadEnd`, `Written`, `ListEnd`, `Stated`, `Removed`).
+//! (`Ready`, `DiffEnd`, `Measured`, `ReadEnd`, `Written`, `ListEnd`, `Stated`, `Removed`).
 //!
 //! ```text
 //! Init | Adopt                -> Ready {usage}            must precede every other request
 //! Diff                        -> Change*, DiffEnd {usage} against the last baseline, which moves to now
+//! Measure                     -> Measured {usage}         stats only: no content is read, no baseline moved
 //! Read                        -> ReadMeta, ReadData* (credit), ReadEnd {sha256}
-//! Write, WriteData*, WriteEnd -> Credit*, Written         WriteData under credit; nothing shows before Written
+//! Write, WriteData*, WriteEnd -> Credit*, Written {usage} WriteData under credit; nothing shows before Written
 //! List                        -> Entry* (credit), ListEnd {next_cursor}
 //! Stat                        -> Stated
-//! Remove                      -> Removed
+//! Remove                      -> Removed {usage}
 //! Cancel                      -> Error {Cancelled}, or the final frame that crossed it
 //! ```
 //!
@@ -18,8 +19,9 @@
 //! payload), `WriteData` with its bytes. Each direction of a request starts with a full window. `Change` frames
 //! are bounded by the request and need none.
 //!
-//! Walks end in bounded time whatever the files are like: see [`HASH_MAX_BYTES`], [`HASH_MAX_MS`], [`WALK_MAX_MS`].
-//! Slow transfers refuse neither `Init`, `Adopt` nor `Diff`: those have places of their own. A
+//! Walks end in bounded time whatever the files are like: see [`HASH_MAX_BYTES`], [`HASH_MAX_MS`], [`WALK_MAX_MS`],
+//! [`MEASURE_MAX_MS`], [`NAMES_PER_INODE`].
+//! Slow transfers refuse neither `Init`, `Adopt`, `Diff` nor `Measure`: those have places of their own. A
 //! request for which there is no place is answered `Io` with the errno EAGAIN.
 //!
 //! Paths are raw bytes relative to the workspace, at most [`MAX_PATH_BYTES`]; components of 1 to 255 bytes, no
@@ -31,7 +33,7 @@ mod values;
 
 pub use request::Request;
 pub use response::Response;
-pub use values::{Change, ChangeKind, ChangedPath, Entry, EntryKind, FilesErrorCode, Usage};
+pub use values::{Change, ChangeKind, ChangedPath, Entry, EntryKind, FilesErrorCode, Quota, Usage};
 
 /// Most entries one `List` returns; more are reached through the cursor.
 pub const MAX_LIST_ENTRIES: u32 = 10_000;
@@ -45,3 +47,10 @@ pub const HASH_MAX_MS: u64 = 10_000;
 
 /// A walk that takes longer than this ends with `CannotMeasure`, in milliseconds.
 pub const WALK_MAX_MS: u64 = 30_000;
+
+/// The same for a `Measure`, in milliseconds: whoever waits for it is watching somebody write.
+pub const MEASURE_MAX_MS: u64 = 10_000;
+
+/// A walk that finds more names than this many per inode of the quota ends with `CannotMeasure`: hard links cost
+/// their maker nothing and the walk as much as files.
+pub const NAMES_PER_INODE: u64 = 4;

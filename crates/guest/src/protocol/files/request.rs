@@ -3,6 +3,7 @@
 use super::super::codec::{Put, Take};
 use super::super::frame::{Frame, ProtocolError, check_stream};
 use super::super::{Hello, MAX_DATA_BYTES, MAX_NONCE_BYTES, MAX_PAYLOAD_BYTES};
+use super::values::Quota;
 
 /// Host to guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub enum Request {
         uid: u32,
         /// Group of what the API writes.
         gid: u32,
+        /// How much it may hold: what the API writes is refused beyond it.
+        quota: Quota,
         /// 1 to [`MAX_NONCE_BYTES`] bytes.
         nonce: Vec<u8>,
     },
@@ -29,6 +32,8 @@ pub enum Request {
         uid: u32,
         /// Group of what the API writes.
         gid: u32,
+        /// How much it may hold: what the API writes is refused beyond it.
+        quota: Quota,
         /// The nonce it must hold.
         nonce: Vec<u8>,
     },
@@ -40,6 +45,13 @@ pub enum Request {
         max_changes: u32,
         /// Most path bytes to report in all.
         max_path_bytes: u32,
+    },
+    /// Measures what the workspace holds, with one status call per name.
+    Measure {
+        /// Request id.
+        id: u32,
+        /// The walk ends as soon as more than this was found.
+        stop: Quota,
     },
     /// Reads a regular file.
     Read {
@@ -142,6 +154,7 @@ impl Frame for Request {
             Self::Credit { .. } => 14,
             Self::Cancel { .. } => 15,
             Self::Ping { .. } => 16,
+            Self::Measure { .. } => 17,
         }
     }
 
@@ -151,6 +164,7 @@ impl Frame for Request {
             Self::Init { id, .. }
             | Self::Adopt { id, .. }
             | Self::Diff { id, .. }
+            | Self::Measure { id, .. }
             | Self::Read { id, .. }
             | Self::Write { id, .. }
             | Self::WriteData { id, .. }
@@ -166,9 +180,10 @@ impl Frame for Request {
     fn put_payload(&self, out: &mut Vec<u8>) {
         match self {
             Self::Hello(hello) => hello.put(out),
-            Self::Init { uid, gid, nonce, .. } | Self::Adopt { uid, gid, nonce, .. } => {
+            Self::Init { uid, gid, quota, nonce, .. } | Self::Adopt { uid, gid, quota, nonce, .. } => {
                 out.put_u32(*uid);
                 out.put_u32(*gid);
+                quota.put(out);
                 out.put_bytes(nonce);
             }
             Self::Diff { max_changes, max_path_bytes, .. } => {
@@ -200,6 +215,7 @@ impl Frame for Request {
             }
             Self::Credit { bytes, .. } => out.put_u32(*bytes),
             Self::Ping { token } => out.put_u64(*token),
+            Self::Measure { stop, .. } => stop.put(out),
             Self::WriteEnd { .. } | Self::Cancel { .. } => {}
         }
     }
@@ -207,7 +223,7 @@ impl Frame for Request {
     fn max_payload_bytes(kind: u8) -> Option<usize> {
         match kind {
             9 => Some(MAX_DATA_BYTES),
-            1..=3 | 6..=16 => Some(MAX_PAYLOAD_BYTES),
+            1..=3 | 6..=17 => Some(MAX_PAYLOAD_BYTES),
             _ => None,
         }
     }
@@ -220,11 +236,12 @@ impl Frame for Request {
             1 => return Hello::take(kind, payload).map(Self::Hello),
             2 | 3 => {
                 let (uid, gid) = (take.u32("uid")?, take.u32("gid")?);
+                let quota = Quota::take(&mut take)?;
                 let nonce = take_nonce(&mut take)?;
                 if kind == 2 {
-                    Self::Init { id, uid, gid, nonce }
+                    Self::Init { id, uid, gid, quota, nonce }
                 } else {
-                    Self::Adopt { id, uid, gid, nonce }
+                    Self::Adopt { id, uid, gid, quota, nonce }
                 }
             }
             6 => Self::Diff {
@@ -264,6 +281,7 @@ impl Frame for Request {
             14 => Self::Credit { id, bytes: take.u32("bytes")? },
             15 => Self::Cancel { id },
             16 => Self::Ping { token: take.u64("token")? },
+            17 => Self::Measure { id, stop: Quota::take(&mut take)? },
             _ => return Err(ProtocolError::UnknownKind { kind }),
         };
         take.finish()?;

@@ -44,6 +44,15 @@ pub enum Response {
         /// True: some were not reported.
         truncated: bool,
     },
+    /// Answer to `Measure`; final.
+    Measured {
+        /// Request id.
+        id: u32,
+        /// What was found.
+        usage: Usage,
+        /// False: the walk stopped because that was more than asked for; there may be more still.
+        complete: bool,
+    },
     /// The file is open; its data follows.
     ReadMeta {
         /// Request id.
@@ -83,6 +92,8 @@ pub enum Response {
         sha256: [u8; 32],
         /// True: the path was free. False: a regular file was replaced.
         created: bool,
+        /// What the workspace holds now, as far as known without looking.
+        usage: Usage,
     },
     /// One listed path, under credit.
     Entry {
@@ -111,6 +122,8 @@ pub enum Response {
         id: u32,
         /// Paths removed (count, directories included).
         entries: u64,
+        /// What the workspace holds now, as far as known without looking.
+        usage: Usage,
     },
     /// The guest took this much of a write.
     Credit {
@@ -134,6 +147,7 @@ impl Response {
             Self::Error { .. }
             | Self::Ready { .. }
             | Self::DiffEnd { .. }
+            | Self::Measured { .. }
             | Self::ReadEnd { .. }
             | Self::Written { .. }
             | Self::ListEnd { .. }
@@ -168,6 +182,7 @@ impl Frame for Response {
             Self::Removed { .. } => 15,
             Self::Credit { .. } => 16,
             Self::Pong { .. } => 17,
+            Self::Measured { .. } => 18,
         }
     }
 
@@ -178,6 +193,7 @@ impl Frame for Response {
             | Self::Ready { id, .. }
             | Self::Change { id, .. }
             | Self::DiffEnd { id, .. }
+            | Self::Measured { id, .. }
             | Self::ReadMeta { id, .. }
             | Self::ReadData { id, .. }
             | Self::ReadEnd { id, .. }
@@ -215,23 +231,31 @@ impl Frame for Response {
                 out.put_raw(sha256);
                 out.put_bool(*end_of_file);
             }
-            Self::Written { size_bytes, sha256, created, .. } => {
+            Self::Written { size_bytes, sha256, created, usage, .. } => {
                 out.put_u64(*size_bytes);
                 out.put_raw(sha256);
                 out.put_bool(*created);
+                usage.put(out);
             }
             Self::Entry { entry, .. } | Self::Stated { entry, .. } => entry.put(out),
             Self::ListEnd { next_cursor, .. } => out.put_opt_bytes(next_cursor.as_deref()),
-            Self::Removed { entries, .. } => out.put_u64(*entries),
+            Self::Removed { entries, usage, .. } => {
+                out.put_u64(*entries);
+                usage.put(out);
+            }
             Self::Credit { bytes, .. } => out.put_u32(*bytes),
             Self::Pong { token } => out.put_u64(*token),
+            Self::Measured { usage, complete, .. } => {
+                usage.put(out);
+                out.put_bool(*complete);
+            }
         }
     }
 
     fn max_payload_bytes(kind: u8) -> Option<usize> {
         match kind {
             9 => Some(MAX_DATA_BYTES),
-            1..=3 | 6..=17 => Some(MAX_PAYLOAD_BYTES),
+            1..=3 | 6..=18 => Some(MAX_PAYLOAD_BYTES),
             _ => None,
         }
     }
@@ -274,13 +298,15 @@ impl Frame for Response {
                 size_bytes: take.u64("size_bytes")?,
                 sha256: take.digest("sha256")?,
                 created: take.bool("created")?,
+                usage: Usage::take(&mut take)?,
             },
             12 => Self::Entry { id, entry: Entry::take(&mut take)? },
             13 => Self::ListEnd { id, next_cursor: take.opt_bytes("next_cursor", MAX_PATH_BYTES)? },
             14 => Self::Stated { id, entry: Entry::take(&mut take)? },
-            15 => Self::Removed { id, entries: take.u64("entries")? },
+            15 => Self::Removed { id, entries: take.u64("entries")?, usage: Usage::take(&mut take)? },
             16 => Self::Credit { id, bytes: take.u32("bytes")? },
             17 => Self::Pong { token: take.u64("token")? },
+            18 => Self::Measured { id, usage: Usage::take(&mut take)?, complete: take.bool("complete")? },
             _ => return Err(ProtocolError::UnknownKind { kind }),
         };
         take.finish()?;

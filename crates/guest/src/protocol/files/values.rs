@@ -24,7 +24,7 @@ pub enum FilesErrorCode {
     TooLarge = 7,
     /// Size, mtime or ctime changed between the first and the last byte.
     ChangedDuringRead = 8,
-    /// The volume is full, in bytes or inodes.
+    /// The volume or its [`Quota`] is full, in bytes or inodes.
     NoSpace = 9,
     /// `create_only` and something is there.
     Exists = 10,
@@ -34,8 +34,8 @@ pub enum FilesErrorCode {
     NonceMismatch = 12,
     /// A request before `Init` or `Adopt`.
     NotReady = 13,
-    /// The walk cannot hold what it found (entry or name budget), or took longer than
-    /// [`WALK_MAX_MS`](super::WALK_MAX_MS): not measurable.
+    /// The walk cannot hold what it found (entry or name budget), found more names than
+    /// [`NAMES_PER_INODE`](super::NAMES_PER_INODE) allows, or took too long: not measurable.
     CannotMeasure = 14,
     /// The host cancelled the request.
     Cancelled = 15,
@@ -117,6 +117,45 @@ pub struct Usage {
     pub apparent_bytes: u64,
     /// Inodes of every kind (count).
     pub inodes: u64,
+    /// Size of the largest regular file.
+    pub largest_bytes: u64,
+}
+
+impl Usage {
+    /// What counts against a quota of bytes: blocks or sizes, whichever are more.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.allocated_bytes.max(self.apparent_bytes)
+    }
+}
+
+/// How much a workspace may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quota {
+    /// Most [`Usage::used_bytes`].
+    pub bytes_max: u64,
+    /// Most [`Usage::inodes`].
+    pub inodes_max: u64,
+}
+
+impl Quota {
+    /// No bound at all.
+    pub const UNBOUNDED: Self = Self { bytes_max: u64::MAX, inodes_max: u64::MAX };
+
+    /// More than it allows is there.
+    #[must_use]
+    pub fn is_exceeded_by(&self, usage: &Usage) -> bool {
+        usage.used_bytes() > self.bytes_max || usage.inodes > self.inodes_max
+    }
+
+    pub(super) fn put(self, out: &mut Vec<u8>) {
+        out.put_u64(self.bytes_max);
+        out.put_u64(self.inodes_max);
+    }
+
+    pub(super) fn take(take: &mut Take<'_>) -> Result<Self, ProtocolError> {
+        Ok(Self { bytes_max: take.u64("bytes_max")?, inodes_max: take.u64("inodes_max")? })
+    }
 }
 
 /// How a path differs from the baseline.
@@ -215,6 +254,7 @@ impl Usage {
         out.put_u64(self.allocated_bytes);
         out.put_u64(self.apparent_bytes);
         out.put_u64(self.inodes);
+        out.put_u64(self.largest_bytes);
     }
 
     pub(super) fn take(take: &mut Take<'_>) -> Result<Self, ProtocolError> {
@@ -222,6 +262,7 @@ impl Usage {
             allocated_bytes: take.u64("allocated_bytes")?,
             apparent_bytes: take.u64("apparent_bytes")?,
             inodes: take.u64("inodes")?,
+            largest_bytes: take.u64("largest_bytes")?,
         })
     }
 }

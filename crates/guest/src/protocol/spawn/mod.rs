@@ -7,6 +7,7 @@
 //! StdinData*, StdinClose      ->        <-   StdinCredit*, StdinBroken?
 //! Credit {output}*            ->        <-   Data {output}*, OutputClosed {output} (once each, after its data)
 //! Kill                        ->        <-   Exited (once)
+//! Measure {token}             ->        <-   Measured {token}
 //! ```
 //!
 //! - A stream is over once `Exited` and both `OutputClosed` have arrived. `Exited` is control: it may overtake
@@ -46,3 +47,6 @@ pub const COUNTER_INTERVAL_MS: u64 = 250;
 
 /// How long leftover descendants may still end by themselves after the main process did, in milliseconds.
 pub const STRAGGLER_GRACE_MS: u64 = 50;
+
+/// How long the search of one `Measure` may take, in milliseconds.
+pub const MEASURE_MAX_MS: u64 = 2_000;

@@ -50,6 +50,19 @@ pub enum ToGuest {
     },
     /// Asks for the workspace's nonce as the sandbox sees it.
     ReadNonce,
+    /// Asks what the workspace's deleted files take that the commands' processes still have open.
+    Measure {
+        /// Comes back with the answer.
+        token: u64,
+        /// Whose processes are looked at.
+        uid: u32,
+        /// Their group.
+        gid: u32,
+        /// The search ends when it has found more bytes than this.
+        bytes_max: u64,
+        /// The same, in inodes.
+        inodes_max: u64,
+    },
 }
 
 impl Frame for ToGuest {
@@ -63,12 +76,13 @@ impl Frame for ToGuest {
             Self::Kill { .. } => 6,
             Self::Ping { .. } => 7,
             Self::ReadNonce => 8,
+            Self::Measure { .. } => 9,
         }
     }
 
     fn stream(&self) -> u32 {
         match self {
-            Self::Hello(_) | Self::Ping { .. } | Self::ReadNonce => 0,
+            Self::Hello(_) | Self::Ping { .. } | Self::ReadNonce | Self::Measure { .. } => 0,
             Self::Start { stream, .. }
             | Self::StdinData { stream, .. }
             | Self::StdinClose { stream }
@@ -87,6 +101,13 @@ impl Frame for ToGuest {
                 out.put_u32(*bytes);
             }
             Self::Ping { token } => out.put_u64(*token),
+            Self::Measure { token, uid, gid, bytes_max, inodes_max } => {
+                out.put_u64(*token);
+                out.put_u32(*uid);
+                out.put_u32(*gid);
+                out.put_u64(*bytes_max);
+                out.put_u64(*inodes_max);
+            }
             Self::StdinClose { .. } | Self::Kill { .. } | Self::ReadNonce => {}
         }
     }
@@ -96,13 +117,13 @@ impl Frame for ToGuest {
             1 => Some(MAX_PAYLOAD_BYTES),
             2 => Some(MAX_START_BYTES),
             3 => Some(MAX_DATA_BYTES),
-            4..=8 => Some(64),
+            4..=9 => Some(64),
             _ => None,
         }
     }
 
     fn from_parts(kind: u8, stream: u32, payload: &[u8]) -> Result<Self, ProtocolError> {
-        check_stream(kind, stream, matches!(kind, 1 | 7 | 8))?;
+        check_stream(kind, stream, matches!(kind, 1 | 7..=9))?;
         let mut take = Take::new(kind, payload);
         let frame = match kind {
             1 => return Hello::take(kind, payload).map(Self::Hello),
@@ -118,6 +139,13 @@ impl Frame for ToGuest {
             6 => Self::Kill { stream },
             7 => Self::Ping { token: take.u64("token")? },
             8 => Self::ReadNonce,
+            9 => Self::Measure {
+                token: take.u64("token")?,
+                uid: take.u32("uid")?,
+                gid: take.u32("gid")?,
+                bytes_max: take.u64("bytes_max")?,
+                inodes_max: take.u64("inodes_max")?,
+            },
             _ => return Err(ProtocolError::UnknownKind { kind }),
         };
         take.finish()?;

@@ -78,6 +78,20 @@ pub enum ToHost {
     },
     /// Answer to `ReadNonce`; `None` when there is no nonce in the workspace.
     Nonce(Option<Vec<u8>>),
+    /// Answer to `Measure`.
+    Measured {
+        /// The question's token.
+        token: u64,
+        /// Deleted files of the workspace that are still open: blocks or size of each, whichever is more.
+        deleted_bytes: u64,
+        /// How many of them there are.
+        deleted_inodes: u64,
+        /// False: there was more than asked for, or not everything could be looked at (see `readable`).
+        complete: bool,
+        /// False: for the second time in a row the same process hid its descriptors, for the third time any did, or
+        /// the search took longer than [`MEASURE_MAX_MS`](super::MEASURE_MAX_MS).
+        readable: bool,
+    },
 }
 
 impl Frame for ToHost {
@@ -94,12 +108,17 @@ impl Frame for ToHost {
             Self::Counters(_) => 9,
             Self::Pong { .. } => 10,
             Self::Nonce(_) => 11,
+            Self::Measured { .. } => 12,
         }
     }
 
     fn stream(&self) -> u32 {
         match self {
-            Self::Hello(_) | Self::Counters(_) | Self::Pong { .. } | Self::Nonce(_) => 0,
+            Self::Hello(_)
+            | Self::Counters(_)
+            | Self::Pong { .. }
+            | Self::Nonce(_)
+            | Self::Measured { .. } => 0,
             Self::Started { stream, .. }
             | Self::StartFailed { stream, .. }
             | Self::Data { stream, .. }
@@ -133,6 +152,13 @@ impl Frame for ToHost {
             Self::Counters(counters) => counters.put(out),
             Self::Pong { token } => out.put_u64(*token),
             Self::Nonce(nonce) => out.put_opt_bytes(nonce.as_deref()),
+            Self::Measured { token, deleted_bytes, deleted_inodes, complete, readable } => {
+                out.put_u64(*token);
+                out.put_u64(*deleted_bytes);
+                out.put_u64(*deleted_inodes);
+                out.put_bool(*complete);
+                out.put_bool(*readable);
+            }
         }
     }
 
@@ -141,13 +167,13 @@ impl Frame for ToHost {
             1 => Some(MAX_PAYLOAD_BYTES),
             3 => Some(MAX_MESSAGE_BYTES + 12),
             4 => Some(MAX_DATA_BYTES + 1),
-            2 | 5..=11 => Some(128),
+            2 | 5..=12 => Some(128),
             _ => None,
         }
     }
 
     fn from_parts(kind: u8, stream: u32, payload: &[u8]) -> Result<Self, ProtocolError> {
-        check_stream(kind, stream, matches!(kind, 1 | 9..=11))?;
+        check_stream(kind, stream, matches!(kind, 1 | 9..=12))?;
         let mut take = Take::new(kind, payload);
         let frame = match kind {
             1 => return Hello::take(kind, payload).map(Self::Hello),
@@ -177,6 +203,13 @@ impl Frame for ToHost {
             9 => Self::Counters(Counters::take(&mut take)?),
             10 => Self::Pong { token: take.u64("token")? },
             11 => Self::Nonce(take.opt_bytes("nonce", MAX_NONCE_BYTES)?),
+            12 => Self::Measured {
+                token: take.u64("token")?,
+                deleted_bytes: take.u64("deleted_bytes")?,
+                deleted_inodes: take.u64("deleted_inodes")?,
+                complete: take.bool("complete")?,
+                readable: take.bool("readable")?,
+            },
             _ => return Err(ProtocolError::UnknownKind { kind }),
         };
         take.finish()?;

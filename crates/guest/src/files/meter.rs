@@ -1,0 +1,167 @@
+//! What a tree holds: blocks, sizes and inodes of every kind, hard links once.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use guest::protocol::files::{EntryKind, FilesErrorCode, MEASURE_MAX_MS, NAMES_PER_INODE, Quota, Usage};
+use rustix::fs::Stat;
+
+use super::content::Budget;
+use super::failure::Failure;
+use super::metadata::{kind, size_bytes};
+use super::walk::{Below, walk};
+use super::workspace::Workspace;
+
+/// What one inode with several names costs during a walk.
+const LINKED_BYTES: usize = 40;
+
+/// Names that a small quota allows all the same.
+const NAMES_MIN: u64 = 10_000;
+
+/// Adds up one walk.
+pub(super) struct Meter {
+    usage: Usage,
+    linked: HashSet<u64>,
+    names: u64,
+    names_max: u64,
+}
+
+impl Meter {
+    /// For a tree that may hold this much.
+    pub(super) fn new(quota: Quota) -> Self {
+        let names_max = quota.inodes_max.saturating_mul(NAMES_PER_INODE).max(NAMES_MIN);
+        Self { usage: Usage::default(), linked: HashSet::new(), names: 0, names_max }
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.linked.len() * LINKED_BYTES
+    }
+
+    /// Adds one name.
+    ///
+    /// # Errors
+    /// `CannotMeasure` at too many names.
+    pub(super) fn add(&mut self, stat: &Stat) -> Result<(), Failure> {
+        self.names += 1;
+        if self.names > self.names_max {
+            return Err(FilesErrorCode::CannotMeasure.into());
+        }
+        let kind = kind(stat);
+        let is_directory = kind == EntryKind::Directory;
+        if !is_directory && stat.st_nlink > 1 && !self.linked.insert(stat.st_ino) {
+            return Ok(());
+        }
+        let usage = &mut self.usage;
+        usage.inodes += 1;
+        usage.allocated_bytes = usage.allocated_bytes.saturating_add(allocated_bytes(stat));
+        if !is_directory {
+            // Hostile sparse files add up to more than a number holds.
+            usage.apparent_bytes = usage.apparent_bytes.saturating_add(size_bytes(stat));
+        }
+        if kind == EntryKind::File {
+            usage.largest_bytes = usage.largest_bytes.max(size_bytes(stat));
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of the blocks that something takes.
+pub(super) fn allocated_bytes(stat: &Stat) -> u64 {
+    u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512)
+}
+
+/// Walks the whole workspace, or as far as more than `stop` was found: what was found, and whether it is all.
+pub(super) fn measure(
+    workspace: &Workspace,
+    quota: Quota,
+    stop: Quota,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<(Usage, bool), Failure> {
+    let budget = Budget::new(0, Duration::ZERO, Duration::from_millis(MEASURE_MAX_MS));
+    let mut meter = Meter::new(quota);
+    let mut is_over = false;
+    let walked = walk(workspace.root(), b"", |found| {
+        if cancelled() {
+            return Err(FilesErrorCode::Cancelled.into());
+        }
+        budget.check_walk()?;
+        meter.add(&found.stat)?;
+        is_over = stop.is_exceeded_by(&meter.usage);
+        // Any error ends the walk; this one is taken back below.
+        if is_over { Err(FilesErrorCode::Cancelled.into()) } else { Ok(Below::Enter) }
+    });
+    if !is_over {
+        walked?;
+    }
+    Ok((meter.usage, !is_over))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEVER: &dyn Fn() -> bool = &|| false;
+
+    fn tree() -> (tempfile::TempDir, Workspace) {
+        let root = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(root.path()).unwrap();
+        (root, workspace)
+    }
+
+    fn quota(bytes_max: u64, inodes_max: u64) -> Quota {
+        Quota { bytes_max, inodes_max }
+    }
+
+    #[test]
+    fn it_stops_as_soon_as_there_is_more() {
+        let (root, workspace) = tree();
+        for number in 0..100 {
+            std::fs::write(root.path().join(number.to_string()), [7; 5000]).unwrap();
+        }
+        let all = measure(&workspace, Quota::UNBOUNDED, Quota::UNBOUNDED, NEVER).unwrap();
+        assert!(all.1 && all.0.inodes == 100 && all.0.apparent_bytes == 500_000);
+        assert_eq!(all.0.largest_bytes, 5000);
+        assert!(all.0.used_bytes() >= 500_000);
+        let (part, complete) = measure(&workspace, Quota::UNBOUNDED, quota(u64::MAX, 9), NEVER).unwrap();
+        assert_eq!((part.inodes, complete), (10, false));
+        let (part, complete) = measure(&workspace, Quota::UNBOUNDED, quota(50_000, 100), NEVER).unwrap();
+        assert!(!complete && part.used_bytes() > 50_000 && part.inodes < 12, "{part:?}");
+        let cancelled = measure(&workspace, Quota::UNBOUNDED, Quota::UNBOUNDED, &|| true);
+        assert_eq!(cancelled, Err(FilesErrorCode::Cancelled.into()));
+    }
+
+    #[test]
+    fn sparse_giants_add_up_without_an_overflow() {
+        let (root, workspace) = tree();
+        for number in 0..3 {
+            let file = std::fs::File::create(root.path().join(number.to_string())).unwrap();
+            file.set_len(1 << 43).unwrap();
+        }
+        let (usage, _) = measure(&workspace, Quota::UNBOUNDED, Quota::UNBOUNDED, NEVER).unwrap();
+        assert_eq!((usage.apparent_bytes, usage.used_bytes()), (3 << 43, 3 << 43));
+        let mut meter = Meter::new(Quota::UNBOUNDED);
+        let mut stat = rustix::fs::stat(root.path().join("0")).unwrap();
+        stat.st_size = i64::MAX;
+        for _ in 0..3 {
+            meter.add(&stat).unwrap();
+        }
+        assert_eq!(meter.usage().apparent_bytes, u64::MAX);
+    }
+
+    #[test]
+    fn names_without_inodes_are_not_measured_for_ever() {
+        let (root, workspace) = tree();
+        std::fs::write(root.path().join("file"), "x").unwrap();
+        for number in 0..NAMES_MIN {
+            std::fs::hard_link(root.path().join("file"), root.path().join(number.to_string())).unwrap();
+        }
+        let refused = measure(&workspace, quota(1 << 30, 100), quota(1 << 30, 100), NEVER);
+        assert_eq!(refused, Err(FilesErrorCode::CannotMeasure.into()));
+        let (usage, complete) = measure(&workspace, quota(1, NAMES_MIN), Quota::UNBOUNDED, NEVER).unwrap();
+        assert_eq!((usage.inodes, complete), (1, true), "hard links count once");
+    }
+}

@@ -1,0 +1,271 @@
+//! What deleted files still take: a walk does not see them while a process has them open.
+//!
+//! Every descriptor of the commands' processes is looked at, as their own user: only that user may. The search goes
+//! on in short turns between everything else that spawn does, and ends when it has found more than was asked for.
+//!
+//! A process can hide its descriptors (it makes itself undumpable); the kernel does so itself for the moment between
+//! a fork of ours and its exec. So once is an accident, and again is hiding. Threads of one process share their
+//! descriptors (the seccomp profile sees to it), and one that outlived its process's first thread shows them too.
+
+use std::collections::HashSet;
+use std::ffi::CStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use guest::protocol::spawn::{MEASURE_MAX_MS, ToHost};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, Stat, openat, readlinkat, stat, statat};
+use rustix::io::Errno;
+
+use super::identity::Borrowed;
+
+/// How long one turn of a search may take.
+const TURN: Duration = Duration::from_millis(2);
+
+/// Descriptors looked at between two looks at the clock.
+const BATCH: usize = 64;
+
+/// Scans in a row with any hidden process that are no accident.
+const HIDDEN_SCANS_MAX: u32 = 3;
+
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// A question of the host.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Question {
+    pub(super) token: u64,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) bytes_max: u64,
+    pub(super) inodes_max: u64,
+}
+
+/// Which processes hid their descriptors lately.
+#[derive(Debug, Default)]
+pub(super) struct Hidden {
+    last: HashSet<u32>,
+    scans: u32,
+}
+
+impl Hidden {
+    /// Takes a scan's list; true when it is no accident.
+    fn is_hiding(&mut self, now: HashSet<u32>) -> bool {
+        let again = now.intersection(&self.last).next().is_some();
+        self.scans = if now.is_empty() { 0 } else { self.scans + 1 };
+        self.last = now;
+        again || self.scans >= HIDDEN_SCANS_MAX
+    }
+}
+
+/// One search.
+pub(super) struct Scan {
+    question: Question,
+    device: u64,
+    until: Instant,
+    pending: Vec<u32>,
+    current: Option<Descriptors>,
+    seen: HashSet<u64>,
+    bytes: u64,
+    hidden: HashSet<u32>,
+    failed: bool,
+}
+
+/// What is left to look at of one process.
+struct Descriptors {
+    pid: u32,
+    directory: OwnedFd,
+    entries: Dir,
+}
+
+impl Scan {
+    pub(super) fn begin(question: Question, workspace: &Path) -> Self {
+        let device = stat(workspace).map(|stat| stat.st_dev);
+        let pending = processes();
+        let failed = device.is_err() || pending.is_none();
+        Self {
+            question,
+            device: device.unwrap_or(0),
+            until: Instant::now() + Duration::from_millis(MEASURE_MAX_MS),
+            pending: pending.unwrap_or_default(),
+            current: None,
+            seen: HashSet::new(),
+            bytes: 0,
+            hidden: HashSet::new(),
+            failed,
+        }
+    }
+
+    /// Goes on for one turn; the answer, once there is one.
+    pub(super) fn turn(&mut self, hidden: &mut Hidden) -> Option<ToHost> {
+        let until = Instant::now() + TURN;
+        let is_over = !self.failed && {
+            let user = Borrowed::take(self.question.uid, self.question.gid);
+            self.failed |= user.is_none();
+            loop {
+                if self.failed || self.is_over() {
+                    break true;
+                }
+                if !self.look() {
+                    break false;
+                }
+                let now = Instant::now();
+                self.failed |= now > self.until;
+                if now > until && !self.failed {
+                    return None;
+                }
+            }
+        };
+        let is_hiding = hidden.is_hiding(std::mem::take(&mut self.hidden));
+        let readable = !self.failed && !is_hiding;
+        Some(ToHost::Measured {
+            token: self.question.token,
+            deleted_bytes: self.bytes,
+            deleted_inodes: self.seen.len() as u64,
+            complete: readable && !is_over,
+            readable,
+        })
+    }
+
+    fn is_over(&self) -> bool {
+        self.bytes > self.question.bytes_max || self.seen.len() as u64 > self.question.inodes_max
+    }
+
+    /// Looks at some descriptors of one process; false when there is none left.
+    fn look(&mut self) -> bool {
+        let Some(mut descriptors) = self.current.take() else {
+            let Some(pid) = self.pending.pop() else { return false };
+            match self.open(pid) {
+                Ok(descriptors) => self.current = descriptors,
+                Err(Errno::ACCESS | Errno::PERM) => drop(self.hidden.insert(pid)),
+                Err(Errno::NOENT | Errno::SRCH) => {}
+                Err(_) => self.failed = true,
+            }
+            return true;
+        };
+        for _ in 0..BATCH {
+            let Some(Ok(entry)) = descriptors.entries.read() else { return true };
+            match self.add(&descriptors.directory, entry.file_name()) {
+                // Closed meanwhile, or the process has ended.
+                Ok(()) | Err(Errno::NOENT | Errno::SRCH) => {}
+                Err(Errno::ACCESS | Errno::PERM) => {
+                    if has_memory(descriptors.pid) {
+                        self.hidden.insert(descriptors.pid);
+                    }
+                    return true;
+                }
+                Err(_) => self.failed = true,
+            }
+            if self.is_over() {
+                break;
+            }
+        }
+        self.current = Some(descriptors);
+        true
+    }
+
+    /// `None` for a process of somebody else.
+    fn open(&self, pid: u32) -> Result<Option<Descriptors>, Errno> {
+        // The directory's owner is the process's own user, dumpable or not; what gVisor says is checked.
+        if stat(format!("/proc/{pid}"))?.st_uid != self.question.uid
+            && user_of(pid) != Some(self.question.uid)
+        {
+            return Ok(None);
+        }
+        let open = |path: String| openat(CWD, path, DIRECTORY, Mode::empty());
+        let directory = match open(format!("/proc/{pid}/fd")) {
+            // Its first thread has ended: it is over, or goes on without it.
+            Err(Errno::ACCESS | Errno::PERM) if !has_memory(pid) => {
+                match other_threads(pid).find_map(|thread| open(format!("/proc/{pid}/task/{thread}/fd")).ok())
+                {
+                    Some(directory) => directory,
+                    None => return Ok(None),
+                }
+            }
+            opened => opened?,
+        };
+        let entries = Dir::read_from(&directory)?;
+        Ok(Some(Descriptors { pid, directory, entries }))
+    }
+
+    fn add(&mut self, directory: &OwnedFd, name: &CStr) -> Result<(), Errno> {
+        if matches!(name.to_bytes(), b"." | b"..") {
+            return Ok(());
+        }
+        let stat = statat(directory, name, AtFlags::empty())?;
+        if stat.st_dev != self.device || !is_deleted(directory, name, &stat)? {
+            return Ok(());
+        }
+        if self.seen.insert(stat.st_ino) {
+            let blocks = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
+            let size = u64::try_from(stat.st_size).unwrap_or(0);
+            self.bytes = self.bytes.saturating_add(blocks.max(size));
+        }
+        Ok(())
+    }
+}
+
+/// No name is left; or, where the count of names cannot be trusted, the text says so and is not a name itself.
+fn is_deleted(directory: impl AsFd, name: &CStr, open: &Stat) -> Result<bool, Errno> {
+    if open.st_nlink == 0 {
+        return Ok(true);
+    }
+    let text = readlinkat(directory, name, Vec::new())?;
+    if !text.as_bytes().ends_with(b" (deleted)") {
+        return Ok(false);
+    }
+    Ok(stat(&text).map_or(true, |named| (named.st_dev, named.st_ino) != (open.st_dev, open.st_ino)))
+}
+
+fn processes() -> Option<Vec<u32>> {
+    let entries = std::fs::read_dir("/proc").ok()?;
+    Some(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// The first word after a name in a process's status, which everybody may read.
+fn status(pid: u32, name: &[u8]) -> Option<String> {
+    let status = std::fs::read(format!("/proc/{pid}/status")).ok()?;
+    let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(name))?;
+    Some(std::str::from_utf8(line).ok()?.split_ascii_whitespace().next()?.to_owned())
+}
+
+/// The real user of a process.
+fn user_of(pid: u32) -> Option<u32> {
+    status(pid, b"Uid:")?.parse().ok()
+}
+
+/// False for a process whose first thread is ending or has ended: its descriptors are nobody's to read any more.
+fn has_memory(pid: u32) -> bool {
+    status(pid, b"VmSize:").is_some()
+}
+
+fn other_threads(pid: u32) -> impl Iterator<Item = u32> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let ids = threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok());
+    ids.filter(move |thread| *thread != pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn once_is_an_accident_and_again_is_hiding() {
+        let mut hidden = Hidden::default();
+        let set = |pids: &[u32]| pids.iter().copied().collect::<HashSet<_>>();
+        assert!(!hidden.is_hiding(set(&[7])));
+        assert!(!hidden.is_hiding(set(&[])));
+        assert!(!hidden.is_hiding(set(&[7])));
+        assert!(hidden.is_hiding(set(&[7, 8])), "the same one again");
+        assert!(!hidden.is_hiding(set(&[])));
+        assert!(!hidden.is_hiding(set(&[1])));
+        assert!(!hidden.is_hiding(set(&[2])));
+        assert!(hidden.is_hiding(set(&[3])), "handed from one to the next");
+    }
+
+    #[test]
+    fn a_process_is_asked_whose_it_is() {
+        let me = rustix::process::getuid().as_raw();
+        assert_eq!(user_of(std::process::id()), Some(me));
+        assert!(processes().unwrap().contains(&std::process::id()));
+    }
+}

@@ -1,0 +1,236 @@
+//! Watches what running commands use of their workspace.
+//!
+//! One look is the files container's walk (status calls only) and, beside it, the sandbox's search for deleted files
+//! that are still open. The next look comes when the room that is left could be used up at the rate seen, or at the
+//! rate of a sudden burst; a command that ends before the first look costs nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use events::event::command::Evidence;
+use guest::protocol::files::{FilesErrorCode, Quota, Request, Response, Usage};
+
+use super::environment::Environment;
+use super::files::{FilesChannel, FilesFailure};
+use super::spawn::SpawnChannel;
+use crate::quota::{Allowance, Measured, Used};
+
+/// No look is closer to the one before than this.
+const POLL_MIN: Duration = Duration::from_millis(25);
+/// How the time between looks grows while nothing changes.
+const BACK_OFF_MIN: Duration = Duration::from_millis(250);
+const BACK_OFF_MAX: Duration = Duration::from_secs(1);
+/// A look never takes more than this part of the time: large trees are looked at less often.
+const COST_FACTOR: u32 = 4;
+/// What a program may suddenly do, per second, after doing nothing.
+const BURST: Used = Used { bytes: 4 << 30, inodes: 400_000 };
+/// How long one look may take before it counts as impossible; the guest's own bounds are shorter.
+const LOOK_DEADLINE: Duration = Duration::from_secs(15);
+/// Looks in a row that failed for want of threads or descriptors before that counts as impossible.
+const FAILURES_MAX: u32 = 3;
+/// A file may grow this far beyond what is left: the quota, not a signal, is what stops it.
+const FILE_SLACK_BYTES: u64 = 64 * 1024;
+
+/// The last complete look, shared by commands that watch at the same time.
+#[derive(Debug)]
+pub(super) struct Look {
+    began: Instant,
+    measured: Measured,
+}
+
+/// What a look found, and whether that was all there is.
+struct Found {
+    measured: Measured,
+    complete: bool,
+}
+
+/// Waits until a command uses more than it may, and gives the proof. Never ends when the channels do: their owner
+/// notices.
+pub(super) async fn excess(
+    environment: &Environment,
+    files: &Arc<FilesChannel>,
+    spawn: &SpawnChannel,
+    allowance: &Allowance,
+    background: bool,
+) -> Evidence {
+    let started = Instant::now();
+    let mut pace = Pace::new(allowance.ceiling(), environment.used());
+    let mut failures = 0;
+    loop {
+        tokio::time::sleep(pace.wait()).await;
+        // What a foreground command runs beside is charged to the foreground, as every counter is.
+        if background && environment.foreground_runs.load(Ordering::SeqCst) {
+            continue;
+        }
+        let began = Instant::now();
+        let measured = match shared_look(environment, files, spawn, allowance.ceiling(), began).await {
+            Ok(measured) => measured,
+            Err(FilesFailure::ChannelEnded) => return std::future::pending().await,
+            Err(FilesFailure::Refused(FilesErrorCode::Io)) if failures < FAILURES_MAX => {
+                failures += 1;
+                continue;
+            }
+            Err(FilesFailure::Refused(_) | FilesFailure::WrongAnswer) => None,
+        };
+        failures = 0;
+        if let Some(evidence) = allowance.excess(measured, started.elapsed()) {
+            return evidence;
+        }
+        pace.looked(began, measured);
+    }
+}
+
+async fn shared_look(
+    environment: &Environment,
+    files: &Arc<FilesChannel>,
+    spawn: &SpawnChannel,
+    ceiling: Used,
+    due: Instant,
+) -> Result<Measured, FilesFailure> {
+    let mut last = environment.last_look.lock().await;
+    if let Some(look) = last.as_ref().filter(|look| look.began >= due) {
+        return Ok(look.measured);
+    }
+    let began = Instant::now();
+    let looked = tokio::time::timeout(LOOK_DEADLINE, look(environment, files, spawn, ceiling)).await;
+    let found = looked.unwrap_or(Ok(Found { measured: None, complete: false }))?;
+    if found.complete {
+        *last = Some(Look { began, measured: found.measured });
+    }
+    Ok(found.measured)
+}
+
+async fn look(
+    environment: &Environment,
+    files: &Arc<FilesChannel>,
+    spawn: &SpawnChannel,
+    ceiling: Used,
+) -> Result<Found, FilesFailure> {
+    let (walked, deleted) =
+        tokio::join!(walk(files, ceiling), spawn.deleted(environment.uid, environment.uid, ceiling));
+    let (usage, complete) = walked?;
+    let Some(deleted) = deleted else { return Err(FilesFailure::ChannelEnded) };
+    let measured = deleted.measured.map(|deleted| Used {
+        bytes: usage.used_bytes().saturating_add(deleted.bytes),
+        inodes: usage.inodes.saturating_add(deleted.inodes),
+    });
+    Ok(Found { measured, complete: complete && deleted.complete })
+}
+
+async fn walk(files: &Arc<FilesChannel>, ceiling: Used) -> Result<(Usage, bool), FilesFailure> {
+    let stop = Quota { bytes_max: ceiling.bytes, inodes_max: ceiling.inodes };
+    let mut exchange = files.send(|id| Request::Measure { id, stop });
+    match exchange.next().await? {
+        Response::Measured { usage, complete, .. } => Ok((usage, complete)),
+        _ => Err(FilesFailure::WrongAnswer),
+    }
+}
+
+/// When to look next.
+struct Pace {
+    ceiling: Used,
+    last: (Instant, Used),
+    rate: Used,
+    back_off: Duration,
+    cost: Duration,
+}
+
+impl Pace {
+    fn new(ceiling: Used, before: Measured) -> Self {
+        let last = (Instant::now(), before.unwrap_or(ceiling));
+        Self { ceiling, last, rate: Used::default(), back_off: BACK_OFF_MIN, cost: Duration::ZERO }
+    }
+
+    fn wait(&self) -> Duration {
+        let left = |ceiling: u64, used: u64, rate: u64, burst: u64| {
+            #[expect(clippy::cast_precision_loss, reason = "a wait is no exact thing")]
+            let seconds = ceiling.saturating_sub(used) as f64 / rate.max(burst) as f64;
+            Duration::try_from_secs_f64(seconds).unwrap_or(BACK_OFF_MAX)
+        };
+        let used = self.last.1;
+        let bytes = left(self.ceiling.bytes, used.bytes, self.rate.bytes, BURST.bytes);
+        let inodes = left(self.ceiling.inodes, used.inodes, self.rate.inodes, BURST.inodes);
+        self.back_off.min(bytes).min(inodes).max(self.cost * COST_FACTOR).max(POLL_MIN)
+    }
+
+    /// A look that began then found this.
+    fn looked(&mut self, began: Instant, measured: Measured) {
+        self.cost = began.elapsed();
+        let Some(used) = measured else { return };
+        let (before, last) = self.last;
+        let per_second = |now: u64, then: u64| {
+            let millis = began.saturating_duration_since(before).as_millis().max(1);
+            u64::try_from(u128::from(now.saturating_sub(then)) * 1000 / millis).unwrap_or(u64::MAX)
+        };
+        self.rate =
+            Used { bytes: per_second(used.bytes, last.bytes), inodes: per_second(used.inodes, last.inodes) };
+        self.back_off = if used == last { (self.back_off * 2).min(BACK_OFF_MAX) } else { BACK_OFF_MIN };
+        self.last = (began, used);
+    }
+}
+
+/// The largest file that a command may make: it may grow any file that is there by what is left, not more. Beyond it
+/// programs get EFBIG or SIGXFSZ; the limit on the whole workspace is the watching above.
+pub(super) fn file_size_max(workspace_bytes: u64, before: Option<&Usage>) -> u64 {
+    let Some(usage) = before else { return FILE_SLACK_BYTES };
+    let left = workspace_bytes.saturating_sub(usage.used_bytes());
+    left.saturating_add(usage.largest_bytes).min(workspace_bytes).saturating_add(FILE_SLACK_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn used(bytes: u64) -> Used {
+        Used { bytes, inodes: 1 }
+    }
+
+    fn pace(ceiling: u64, before: u64) -> Pace {
+        Pace::new(Used { bytes: ceiling, inodes: 1_000_000 }, Some(used(before)))
+    }
+
+    #[test]
+    fn far_from_the_limit_it_looks_less_and_less_often() {
+        let mut pace = pace(1 << 40, 0);
+        assert_eq!(pace.wait(), BACK_OFF_MIN);
+        for expected in [500, 1000, 1000] {
+            let at = Instant::now();
+            pace.looked(at, Some(used(0)));
+            pace.cost = Duration::ZERO;
+            assert_eq!(pace.wait(), Duration::from_millis(expected));
+        }
+        pace.looked(Instant::now(), Some(used(5)));
+        pace.cost = Duration::ZERO;
+        assert_eq!(pace.wait(), BACK_OFF_MIN, "something happens again");
+    }
+
+    #[test]
+    fn near_the_limit_it_looks_as_often_as_the_tree_allows() {
+        let mut pace = pace(64 * MIB, 63 * MIB);
+        assert_eq!(pace.wait(), POLL_MIN);
+        pace.cost = Duration::from_millis(30);
+        assert_eq!(pace.wait(), Duration::from_millis(120));
+        pace.cost = Duration::ZERO;
+        pace.last = (Instant::now(), used(0));
+        pace.rate = used(640 * MIB);
+        assert!(pace.wait() < Duration::from_millis(100), "the burst is faster than the rate");
+        pace.ceiling.bytes = 1 << 40;
+        pace.rate = Used { bytes: 1 << 43, inodes: 0 };
+        assert_eq!(pace.wait(), Duration::from_millis(125));
+    }
+
+    #[test]
+    fn what_is_there_may_be_rewritten_and_what_is_left_added() {
+        let usage =
+            |allocated_bytes, largest_bytes| Usage { allocated_bytes, largest_bytes, ..Usage::default() };
+        let max = |used, largest| file_size_max(100 * MIB, Some(&usage(used, largest))) - FILE_SLACK_BYTES;
+        assert_eq!(max(0, 0), 100 * MIB);
+        assert_eq!(max(60 * MIB, 10 * MIB), 50 * MIB);
+        assert_eq!(max(90 * MIB, 90 * MIB), 100 * MIB);
+        assert_eq!(max(200 * MIB, 30 * MIB), 30 * MIB);
+        assert_eq!(file_size_max(100 * MIB, None), FILE_SLACK_BYTES);
+    }
+}
