@@ -3,7 +3,8 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tests::process::{Options, Service, answer, data_dir, id, left_in_engine};
+use tests::api::id;
+use tests::process::{Options, Service, data_dir, left_in_engine};
 
 /// What a restart must make of the command that was under way.
 #[derive(Clone, Copy, PartialEq)]
@@ -26,7 +27,7 @@ async fn crash_and_restart(point: &'static str, then: Then) {
     let service =
         Service::start(data.path(), &Options { crash_point: Some(point), ..Options::docker() }).await;
     let log_id = service.log_id().await;
-    let (run, lease) = service.lease(600).await;
+    let (run, lease) = service.lease_for(600.0).await;
     let commands = format!("/v1/leases/{}/commands", id(&lease, "lease_id"));
     let lost = service
         .request(Method::POST, &commands)
@@ -47,7 +48,7 @@ async fn crash_and_restart(point: &'static str, then: Then) {
         .request(Method::POST, &commands)
         .header("Idempotency-Key", "the-one")
         .json(&counting_command());
-    let (status, command) = answer(retried.send().await.expect("an answer")).await;
+    let (status, command) = service.send(retried).await;
     assert_eq!(status, 200, "{point}: {command}");
     let expected = match then {
         Then::Unknown | Then::Finished => "finished",
@@ -106,8 +107,8 @@ async fn a_restart_adopts_the_living_and_removes_the_dead() {
     let data = data_dir();
     let service = Service::start(data.path(), &Options::docker()).await;
     let log_id = service.log_id().await;
-    let (_, living) = service.lease(600).await;
-    let (_, dying) = service.lease(600).await;
+    let (_, living) = service.lease_for(600.0).await;
+    let (_, dying) = service.lease_for(600.0).await;
     service.run(&living, &json!({ "argv": ["sh", "-c", "echo kept > file"] })).await;
     service.run(&dying, &json!({ "argv": ["true"] })).await;
     let dying_path = format!("/v1/leases/{}", id(&dying, "lease_id"));

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tests::process::{Options, Service, answer, data_dir, id, left_in_engine};
+use tests::api::id;
+use tests::process::{Options, Service, data_dir, left_in_engine};
 
 /// What the types of a run's events are, in order.
 fn types(events: &[Value]) -> Vec<&str> {
@@ -16,15 +17,15 @@ async fn lease_command_events_release() {
     let data = data_dir();
     let service = Service::start(data.path(), &Options::docker()).await;
     let log_id = service.log_id().await;
-    let (run, lease) = service.lease(300).await;
+    let (run, lease) = service.lease_for(300.0).await;
     assert_eq!(
         (&lease["epoch"], &lease["state"], &lease["environment"]),
         (&json!(1), &json!("live"), &Value::Null)
     );
 
     let files = format!("/v1/leases/{}/files/in.csv", id(&lease, "lease_id"));
-    let put = service.request(Method::PUT, &files).body("a,b\n1,2\n").send().await.expect("an answer");
-    let (status, written) = answer(put).await;
+    let put = service.request(Method::PUT, &files).body("a,b\n1,2\n");
+    let (status, written) = service.send(put).await;
     assert_eq!(
         (status, &written["created"], &written["size_bytes"]),
         (201, &json!(true), &json!(8)),
@@ -84,7 +85,7 @@ async fn lease_command_events_release() {
 async fn a_runaway_is_killed_with_its_reason_and_the_environment_goes_on() {
     let data = data_dir();
     let service = Service::start(data.path(), &Options::docker()).await;
-    let (run, lease) = service.lease(300).await;
+    let (run, lease) = service.lease_for(300.0).await;
     service.run(&lease, &json!({ "argv": ["sh", "-c", "echo before > kept"] })).await;
 
     let start = Instant::now();
@@ -120,7 +121,7 @@ async fn a_runaway_is_killed_with_its_reason_and_the_environment_goes_on() {
 async fn a_program_s_own_end_is_never_called_a_kill() {
     let data = data_dir();
     let service = Service::start(data.path(), &Options::docker()).await;
-    let (_, lease) = service.lease(300).await;
+    let (_, lease) = service.lease_for(300.0).await;
     for (program, code) in [("exit 137", 137), ("kill -9 $$", 137), ("kill -SEGV $$", 139), ("exit 3", 3)] {
         let command = service.run(&lease, &json!({ "argv": ["sh", "-c", program] })).await;
         assert_eq!(
@@ -140,7 +141,7 @@ async fn a_program_s_own_end_is_never_called_a_kill() {
 async fn output_is_streamed_once_and_resumes_at_a_cursor() {
     let data = data_dir();
     let service = Service::start(data.path(), &Options::docker()).await;
-    let (_, lease) = service.lease(300).await;
+    let (_, lease) = service.lease_for(300.0).await;
     let body = json!({ "argv": ["sh", "-c", "for i in 1 2 3; do echo line $i; done; echo end >&2"] });
     let command = service.run(&lease, &body).await;
     let path = format!("/v1/commands/{}/output", id(&command, "command_id"));
@@ -178,7 +179,7 @@ fn sse_data(stream: &str, name: &str) -> String {
 async fn ten_commands_at_once_take_turns_without_mixing() {
     let data = data_dir();
     let service = Service::start(data.path(), &Options::docker()).await;
-    let (_, lease) = service.lease(300).await;
+    let (_, lease) = service.lease_for(300.0).await;
     service.run(&lease, &json!({ "argv": ["true"] })).await;
     let runs = (0..10).map(|n| {
         let body = json!({
@@ -207,7 +208,7 @@ async fn ten_commands_at_once_take_turns_without_mixing() {
 async fn a_killed_command_says_who_asked() {
     let data = data_dir();
     let service = Service::start(data.path(), &Options::docker()).await;
-    let (_, lease) = service.lease(300).await;
+    let (_, lease) = service.lease_for(300.0).await;
     let path = format!("/v1/leases/{}/commands", id(&lease, "lease_id"));
     let (status, command) =
         service.post(&path, &json!({ "argv": ["sh", "-c", "echo up; sleep 600"], "wait_seconds": 0 })).await;
@@ -229,7 +230,7 @@ async fn a_killed_command_says_who_asked() {
 async fn a_takeover_fences_and_gets_a_workspace_of_its_own() {
     let data = data_dir();
     let service = Service::start(data.path(), &Options::docker()).await;
-    let (run, first) = service.lease(300).await;
+    let (run, first) = service.lease_for(300.0).await;
     service.run(&first, &json!({ "argv": ["sh", "-c", "echo secret > file"] })).await;
     let leases = format!("/v1/runs/{run}/leases");
     let (status, held) = service.post(&leases, &json!({ "ttl_seconds": 60 })).await;
@@ -259,7 +260,7 @@ async fn a_takeover_fences_and_gets_a_workspace_of_its_own() {
 async fn closing_a_run_completes_its_history() {
     let data = data_dir();
     let service = Service::start(data.path(), &Options::docker()).await;
-    let (run, lease) = service.lease(300).await;
+    let (run, lease) = service.lease_for(300.0).await;
     service.run(&lease, &json!({ "argv": ["true"] })).await;
     let (status, closed) = service.post(&format!("/v1/runs/{run}/close"), &json!({})).await;
     assert_eq!((status, &closed["state"]), (200, &json!("closed")), "{closed}");

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tests::process::{Options, Service, data_dir, docker, id, left_in_engine};
+use tests::api::id;
+use tests::process::{Options, Service, data_dir, docker, left_in_engine};
 use tokio::io::copy_bidirectional;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
@@ -34,7 +35,7 @@ async fn an_orphan_is_removed_and_recorded_once_and_the_owned_stay() {
         Options { variables: vec![("LEASEHOLD_ORPHAN_GRACE_SECONDS", "1".to_owned())], ..Options::docker() };
     let service = Service::start(data.path(), &options).await;
     let log_id = service.log_id().await;
-    let (_, lease) = service.lease(300).await;
+    let (_, lease) = service.lease_for(300.0).await;
     service.run(&lease, &json!({ "argv": ["true"] })).await;
     wait_for_left(&log_id, 3).await;
 
@@ -81,8 +82,8 @@ async fn expiry_and_revocation_kill_at_once_and_leave_nothing() {
     let data = data_dir();
     let service = Service::start(data.path(), &Options::docker()).await;
     let log_id = service.log_id().await;
-    let (_, expiring) = service.lease(300).await;
-    let (_, revoked) = service.lease(300).await;
+    let (_, expiring) = service.lease_for(300.0).await;
+    let (_, revoked) = service.lease_for(300.0).await;
     let sleep = json!({ "argv": ["sleep", "600"], "wait_seconds": 0 });
     let mut commands = Vec::new();
     for lease in [&expiring, &revoked] {
@@ -114,7 +115,7 @@ async fn a_sandbox_that_dies_is_recorded_as_lost_and_never_replaced_in_its_epoch
     let data = data_dir();
     let service = Service::start(data.path(), &Options::docker()).await;
     let log_id = service.log_id().await;
-    let (run, lease) = service.lease(300).await;
+    let (run, lease) = service.lease_for(300.0).await;
     let body = json!({ "argv": ["sh", "-c", "echo up; sleep 600"], "wait_seconds": 0 });
     let commands = format!("/v1/leases/{}/commands", id(&lease, "lease_id"));
     let (_, command) = service.post(&commands, &body).await;
@@ -186,7 +187,7 @@ async fn the_engine_may_go_away_and_come_back() {
     let host = format!("unix://{}", engine.socket.display());
     let options = Options { variables: vec![("LEASEHOLD_ENGINE_HOST", host)], ..Options::docker() };
     let service = Service::start(data.path(), &options).await;
-    let (run, lease) = service.lease(300).await;
+    let (run, lease) = service.lease_for(300.0).await;
 
     engine.set(false);
     let commands = format!("/v1/leases/{}/commands", id(&lease, "lease_id"));

@@ -1,6 +1,8 @@
 //! A client of the interface, as tests need one: with the token or without, and over a plain socket for what no ordinary client
 //! sends.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use reqwest::{Method, RequestBuilder, Response};
@@ -11,20 +13,22 @@ use uuid::Uuid;
 
 use crate::process::PATIENCE;
 
-/// A client with the token.
+/// A client with the token. Its reads see what its writes were told, as the interface promises to one that asks for it.
 #[derive(Clone)]
 pub struct Client {
     address: String,
     /// The development token.
     pub token: String,
     http: reqwest::Client,
+    /// The highest position of any answer so far.
+    seen: Arc<AtomicU64>,
 }
 
 impl Client {
     /// Of the service that listens at `address` (`host:port`).
     #[must_use]
     pub fn new(address: String, token: String) -> Self {
-        Self { address, token, http: reqwest::Client::new() }
+        Self { address, token, http: reqwest::Client::new(), seen: Arc::default() }
     }
 
     /// A request without a token.
@@ -42,7 +46,7 @@ impl Client {
     /// # Panics
     /// When no answer comes.
     pub async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
-        answer(self.request(Method::POST, path).json(body).send().await.expect("an answer")).await
+        self.send(self.request(Method::POST, path).json(body)).await
     }
 
     /// POST without a body; answers status and JSON.
@@ -50,15 +54,55 @@ impl Client {
     /// # Panics
     /// When no answer comes.
     pub async fn post_empty(&self, path: &str) -> (u16, Value) {
-        answer(self.request(Method::POST, path).send().await.expect("an answer")).await
+        self.send(self.request(Method::POST, path)).await
     }
 
-    /// GET; answers status and JSON.
+    /// GET of what the views hold once they have seen every answer so far; answers status and JSON.
     ///
     /// # Panics
     /// When no answer comes.
     pub async fn get(&self, path: &str) -> (u16, Value) {
-        answer(self.request(Method::GET, path).send().await.expect("an answer")).await
+        self.send(self.request(Method::GET, path).header("Leasehold-Min-Position", self.seen())).await
+    }
+
+    /// Sends a request and remembers the position of its answer; answers status and JSON.
+    ///
+    /// # Panics
+    /// When no answer comes.
+    pub async fn send(&self, request: RequestBuilder) -> (u16, Value) {
+        let response = request.send().await.expect("an answer");
+        let written = response.headers().get("leasehold-position").map(|position| {
+            position.to_str().ok().and_then(|text| text.parse::<u64>().ok()).expect("a position")
+        });
+        let (status, value) = answer(response).await;
+        if let Some(position) = written.max(value["position"].as_u64()) {
+            self.seen.fetch_max(position, Ordering::SeqCst);
+        }
+        (status, value)
+    }
+
+    /// The highest position of any answer so far; 0 before the first.
+    #[must_use]
+    pub fn seen(&self) -> u64 {
+        self.seen.load(Ordering::SeqCst)
+    }
+
+    /// Every event of a run, in order, those behind every answer so far among them.
+    ///
+    /// # Panics
+    /// When they cannot be read.
+    pub async fn events(&self, run: Uuid) -> Vec<Value> {
+        let mut events = Vec::new();
+        let mut path = format!("/v1/runs/{run}/events?limit=1000");
+        loop {
+            let (status, page) = self.get(&path).await;
+            assert_eq!(status, 200, "{page}");
+            events.extend(page["items"].as_array().expect("items").iter().cloned());
+            match page["next_cursor"].as_str() {
+                Some(cursor) => path = format!("/v1/runs/{run}/events?limit=1000&cursor={cursor}"),
+                None => return events,
+            }
+        }
     }
 
     /// A lease of five minutes on a fresh run: (run id, lease).

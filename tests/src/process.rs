@@ -1,16 +1,16 @@
 //! The real thing as a child process: `leasehold serve --dev --json`, driven over HTTP, stopped or killed, and what is left of it.
 
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use reqwest::{Method, RequestBuilder, Response};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
-use uuid::Uuid;
+
+use crate::api::Client;
 
 /// Longest wait for any condition in a test; reaching it is a failure.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -22,15 +22,20 @@ pub struct Service {
     runs_its_database: bool,
     /// `http://127.0.0.1:PORT`.
     pub url: String,
-    /// The development token.
-    pub token: String,
     /// Audit role's address of the database.
     pub database_url: String,
     /// The start-up line.
     pub ready: Value,
-    client: reqwest::Client,
-    /// The highest position of any answer so far: what a reader must have folded to see everything that was answered.
-    seen: AtomicU64,
+    client: Client,
+}
+
+/// It is driven by its client.
+impl Deref for Service {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
 }
 
 /// How to start it.
@@ -119,110 +124,29 @@ impl Service {
             child,
             data: data.to_path_buf(),
             runs_its_database: options.database.is_none(),
+            client: Client::new(
+                text("url").strip_prefix("http://").expect("an address").to_owned(),
+                text("token"),
+            ),
             url: text("url"),
-            token: text("token"),
             database_url: text("database_url"),
             ready,
-            client: reqwest::Client::new(),
-            seen: AtomicU64::new(0),
         }
     }
 
-    /// A request with the token.
-    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        self.client.request(method, format!("{}{path}", self.url)).bearer_auth(&self.token)
-    }
-
-    /// POST of a JSON body; answers status and JSON.
+    /// SIGKILL, and gone with every client of the engine that it had started.
     ///
     /// # Panics
-    /// When no answer comes.
-    pub async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
-        self.noted(answer(self.request(Method::POST, path).json(body).send().await.expect("an answer")).await)
-    }
-
-    /// GET; answers status and JSON.
-    ///
-    /// # Panics
-    /// When no answer comes.
-    pub async fn get(&self, path: &str) -> (u16, Value) {
-        self.noted(answer(self.request(Method::GET, path).send().await.expect("an answer")).await)
-    }
-
-    fn noted(&self, (status, value): (u16, Value)) -> (u16, Value) {
-        if let Some(position) = value["position"].as_u64() {
-            self.seen.fetch_max(position, Ordering::SeqCst);
-        }
-        (status, value)
-    }
-
-    /// A lease on a fresh run: (run id, lease).
-    ///
-    /// # Panics
-    /// When it is refused.
-    pub async fn lease(&self, ttl_seconds: u64) -> (Uuid, Value) {
-        let run = Uuid::now_v7();
-        let (status, lease) = self
-            .post(&format!("/v1/runs/{run}/leases"), &serde_json::json!({ "ttl_seconds": ttl_seconds }))
-            .await;
-        assert_eq!(status, 201, "{lease}");
-        (run, lease)
-    }
-
-    /// A command under a lease, waited for.
-    ///
-    /// # Panics
-    /// When it is refused or does not finish.
-    pub async fn run(&self, lease: &Value, body: &Value) -> Value {
-        let (status, command) =
-            self.post(&format!("/v1/leases/{}/commands", id(lease, "lease_id")), body).await;
-        assert_eq!(status, 200, "{command}");
-        command
-    }
-
-    /// Every event of a run, in order, those behind every answer so far among them.
-    ///
-    /// # Panics
-    /// When they cannot be read.
-    pub async fn events(&self, run: Uuid) -> Vec<Value> {
-        let mut events = Vec::new();
-        let mut path = format!("/v1/runs/{run}/events");
-        loop {
-            let request = self
-                .request(Method::GET, &path)
-                .header("Leasehold-Min-Position", self.seen.load(Ordering::SeqCst));
-            let (status, page) = answer(request.send().await.expect("an answer")).await;
-            assert_eq!(status, 200, "{page}");
-            events.extend(page["items"].as_array().expect("items").iter().cloned());
-            match page["next_cursor"].as_str() {
-                Some(cursor) => path = format!("/v1/runs/{run}/events?cursor={cursor}"),
-                None => return events,
-            }
-        }
-    }
-
-    /// Waits until `condition` holds of the JSON at `path`; answers that JSON.
-    ///
-    /// # Panics
-    /// When it does not come to hold in time.
-    pub async fn wait_for(&self, path: &str, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
-        let start = Instant::now();
-        loop {
-            let (status, value) = self.get(path).await;
-            if status == 200 && condition(&value) {
-                return value;
-            }
-            assert!(start.elapsed() < PATIENCE, "waited in vain for {what}: {status} {value}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    }
-
-    /// SIGKILL, and gone.
-    ///
-    /// # Panics
-    /// When it cannot be killed.
+    /// When it cannot be killed, had no client, or one outlives it.
     pub async fn kill_hard(mut self) {
+        let clients = engine_clients_of(self.child.id().expect("it runs"));
+        assert!(!clients.is_empty(), "it listens to the engine");
         self.child.kill().await.expect("the child can be killed");
+        let start = Instant::now();
+        while clients.iter().any(|(pid, line)| command_line(*pid).as_ref() == Some(line)) {
+            assert!(start.elapsed() < PATIENCE, "clients of the engine live on: {clients:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// Waits until it has ended by itself (an armed crash point).
@@ -331,24 +255,25 @@ impl Service {
     }
 }
 
-/// Status and JSON of an answer.
-///
-/// # Panics
-/// When the body is not JSON.
-pub async fn answer(response: Response) -> (u16, Value) {
-    let status = response.status().as_u16();
-    let text = response.text().await.expect("a body");
-    let value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{status}, not JSON: {text}"));
-    (status, value)
+/// The engine's clients that a process started: pid and command line.
+fn engine_clients_of(parent: u32) -> Vec<(u32, String)> {
+    let mut clients = Vec::new();
+    for entry in std::fs::read_dir("/proc").expect("processes are listed").flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // The fields after the name in parentheses: state, parent.
+        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let its_parent =
+            stat.rsplit_once(')').and_then(|(_, rest)| rest.split(' ').nth(2)?.parse::<u32>().ok());
+        if its_parent == Some(parent) {
+            clients.extend(command_line(pid).filter(|line| line.contains("docker")).map(|line| (pid, line)));
+        }
+    }
+    clients
 }
 
-/// A UUID field as text.
-///
-/// # Panics
-/// When the field is missing.
-#[must_use]
-pub fn id(value: &Value, field: &str) -> String {
-    value[field].as_str().unwrap_or_else(|| panic!("{field} in {value}")).to_owned()
+/// A process's arguments, each ended by NUL; `None` when it is gone or a zombie.
+fn command_line(pid: u32) -> Option<String> {
+    std::fs::read_to_string(format!("/proc/{pid}/cmdline")).ok().filter(|line| !line.is_empty())
 }
 
 /// Names of containers, volumes and networks that carry this log's label.

@@ -232,7 +232,7 @@ impl EventLog {
     /// # Errors
     /// When the database does not answer.
     pub async fn instance_alive(&self, instance_id: InstanceId) -> Result<bool, LogError> {
-        self.read(async |client| instance::is_held(client, instance_id).await).await
+        self.read(async |client| instance::is_held(&***client, instance_id).await).await
     }
 
     /// Forgets idempotency keys older than 24 hours; answers how many.
@@ -250,7 +250,7 @@ impl EventLog {
     /// One use of a pooled session, bounded also when the server has vanished without a word.
     async fn read<T>(
         &self,
-        work: impl AsyncFnOnce(&tokio_postgres::Client) -> Result<T, LogError>,
+        work: impl AsyncFnOnce(&deadpool_postgres::Client) -> Result<T, LogError>,
     ) -> Result<T, LogError> {
         let client = self.inner.pool.get().await?;
         tokio::time::timeout(READ_LIMIT, work(&client)).await?

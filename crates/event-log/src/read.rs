@@ -1,9 +1,10 @@
 //! Reading: one stream, all of it, from a position. Every event is decoded and checked against its header's commitment.
 
+use deadpool_postgres::Client;
 use events::stored::{Recorded, StreamName, decode};
 use events::{Position, TenantId, Timestamp, Version};
+use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{GenericClient, Row};
 
 use crate::append::Tip;
 use crate::clock::unix_micros;
@@ -53,7 +54,7 @@ fn int8(number: u64) -> i64 {
 
 /// Events from `from` on, without a gap: the first one is at `from`.
 pub(crate) async fn read_all(
-    client: &impl GenericClient,
+    client: &Client,
     from: Position,
     events: usize,
 ) -> Result<Vec<Recorded>, LogError> {
@@ -88,7 +89,7 @@ fn up_to_a_fault(
 
 /// Events of one stream from version `from` on, without a gap.
 pub(crate) async fn read_stream(
-    client: &impl GenericClient,
+    client: &Client,
     stream: &StreamName,
     from: Version,
     events: usize,
@@ -110,15 +111,15 @@ pub(crate) async fn read_stream(
 
 /// The events at these positions, in ascending order, up to a page's bytes; positions without an event are left out.
 pub(crate) async fn read_positions(
-    client: &impl GenericClient,
+    client: &Client,
     positions: &[Position],
 ) -> Result<Vec<Recorded>, LogError> {
     let positions: Vec<i64> = positions.iter().map(|position| int8(position.get())).collect();
     let sql = page_sql("e.position = ANY ($1)", "e.position");
-    let limit = limit(positions.len());
-    let parameters: [(&(dyn ToSql + Sync), Type); 3] =
-        [(&positions, Type::INT8_ARRAY), (&limit, Type::INT8), (&PAGE_BYTES_MAX, Type::INT8)];
-    let rows = client.query_typed(&sql, &parameters).await?;
+    let types = [Type::INT8_ARRAY, Type::INT8, Type::INT8];
+    // Once per session: every command is answered by such a read, and planning it takes longer than running it.
+    let statement = client.prepare_typed_cached(&sql, &types).await?;
+    let rows = client.query(&statement, &[&positions, &limit(positions.len()), &PAGE_BYTES_MAX]).await?;
     rows.iter().map(recorded).collect()
 }
 
@@ -137,44 +138,32 @@ fn recorded(row: &Row) -> Result<Recorded, LogError> {
     decode(position, header, salt_and_body).map_err(|source| LogError::Undecodable { position, source })
 }
 
-async fn stream_row(
-    client: &impl GenericClient,
-    stream: &StreamName,
-) -> Result<Option<(i64, Tip)>, LogError> {
-    let row = client
-        .query_opt(
-            "SELECT id, version, tip FROM log.streams WHERE category = $1 AND key = $2",
-            &[&stream.category(), &stream.key()],
-        )
-        .await?;
+async fn stream_row(client: &Client, stream: &StreamName) -> Result<Option<(i64, Tip)>, LogError> {
+    let sql = "SELECT id, version, tip FROM log.streams WHERE category = $1 AND key = $2";
+    let statement = client.prepare_cached(sql).await?;
+    let row = client.query_opt(&statement, &[&stream.category(), &stream.key()]).await?;
     let Some(row) = row else { return Ok(None) };
     let leaf: &[u8] = row.try_get(2)?;
     let version = Version(row.try_get::<_, i64>(1)?.unsigned_abs());
     Ok(Some((row.try_get(0)?, Tip { version, leaf: leaf.try_into().unwrap_or([0; 32]) })))
 }
 
-pub(crate) async fn stream_tip(
-    client: &impl GenericClient,
-    stream: &StreamName,
-) -> Result<Option<Tip>, LogError> {
+pub(crate) async fn stream_tip(client: &Client, stream: &StreamName) -> Result<Option<Tip>, LogError> {
     Ok(stream_row(client, stream).await?.map(|(_, tip)| tip))
 }
 
 pub(crate) async fn find_key(
-    client: &impl GenericClient,
+    client: &Client,
     tenant: TenantId,
     key: &str,
 ) -> Result<Option<StoredKey>, LogError> {
     if key.contains('\0') {
         return Ok(None);
     }
-    let row = client
-        .query_opt(
-            "SELECT digest, stream, first_position, event_count, created_at FROM log.request_keys \
-             WHERE tenant = $1 AND key = $2 AND created_at >= clock_timestamp() - interval '24 hours'",
-            &[&tenant.as_uuid(), &key],
-        )
-        .await?;
+    let sql = "SELECT digest, stream, first_position, event_count, created_at FROM log.request_keys \
+               WHERE tenant = $1 AND key = $2 AND created_at >= clock_timestamp() - interval '24 hours'";
+    let statement = client.prepare_cached(sql).await?;
+    let row = client.query_opt(&statement, &[&tenant.as_uuid(), &key]).await?;
     let Some(row) = row else { return Ok(None) };
     let malformed =
         |what: &str| LogError::Refused(format!("a stored idempotency key has a malformed {what}").into());

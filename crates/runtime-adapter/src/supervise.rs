@@ -2,8 +2,11 @@
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use futures::FutureExt as _;
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 /// A running task, aborted when dropped.
@@ -35,20 +38,59 @@ pub(crate) fn detached(
     })
 }
 
-/// Runs work to its end even when the caller stops waiting for it.
+/// Runs work to its end even when the caller stops waiting for it: the caller's own task does it for as long as it waits,
+/// which saves it two changes of task, and a task of the work's own does the rest.
+///
+/// A caller that neither waits nor lets go holds the work up.
 ///
 /// # Errors
 /// The work panicked, which has been logged.
-pub(crate) async fn to_end<T: Send + 'static>(
+pub(crate) fn to_end<T: Send + 'static>(
     name: &'static str,
     work: impl Future<Output = T> + Send + 'static,
-) -> Result<T, Panicked> {
-    let (sender, receiver) = tokio::sync::oneshot::channel();
-    detached(name, async move {
-        // A caller that has gone away does not want the value.
-        let _ = sender.send(work.await);
-    });
-    receiver.await.map_err(|_| Panicked)
+) -> ToEnd<T> {
+    ToEnd { name, work: Some(Box::pin(AssertUnwindSafe(work).catch_unwind())), runtime: None }
+}
+
+/// See [`to_end`].
+pub(crate) struct ToEnd<T: Send + 'static> {
+    name: &'static str,
+    work: Option<Work<T>>,
+    /// Known once the work has begun; what never began is simply dropped.
+    runtime: Option<Handle>,
+}
+
+type Work<T> = Pin<Box<dyn Future<Output = std::thread::Result<T>> + Send>>;
+
+impl<T: Send + 'static> Future for ToEnd<T> {
+    type Output = Result<T, Panicked>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.runtime.is_none() {
+            self.runtime = Handle::try_current().ok();
+        }
+        let Some(work) = &mut self.work else { return Poll::Ready(Err(Panicked)) };
+        let Poll::Ready(ended) = work.as_mut().poll(context) else { return Poll::Pending };
+        self.work = None;
+        Poll::Ready(ended.map_err(|_| {
+            tracing::error!(task = self.name, "work panicked");
+            Panicked
+        }))
+    }
+}
+
+impl<T: Send + 'static> Drop for ToEnd<T> {
+    fn drop(&mut self) {
+        if let (Some(work), Some(runtime)) = (self.work.take(), &self.runtime) {
+            let (_entered, name) = (runtime.enter(), self.name);
+            detached(name, async move {
+                // Nobody wants the value any more.
+                if work.await.is_err() {
+                    tracing::error!(task = name, "work panicked");
+                }
+            });
+        }
+    }
 }
 
 /// Work ended without a value.
@@ -64,6 +106,27 @@ mod tests {
         assert_eq!(to_end("sound", async { 7 }).await.ok(), Some(7));
         assert!(to_end("broken", async { panic!("on purpose") }).await.is_err());
         assert!(detached("broken", async { panic!("on purpose") }).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn work_that_has_begun_goes_on_without_its_caller() {
+        let (go, gone) = tokio::sync::oneshot::channel::<()>();
+        let (sender, ended) = tokio::sync::oneshot::channel();
+        let mut work = Box::pin(to_end("abandoned", async move {
+            let _ = gone.await;
+            let _ = sender.send(7);
+        }));
+        assert!(futures::poll!(&mut work).is_pending());
+        drop(work);
+        go.send(()).unwrap();
+        assert_eq!(ended.await, Ok(7));
+    }
+
+    #[tokio::test]
+    async fn work_that_never_began_never_runs() {
+        let (sender, ended) = tokio::sync::oneshot::channel::<()>();
+        drop(to_end("forgotten", async move { sender.send(()) }));
+        assert!(ended.await.is_err());
     }
 
     #[tokio::test]

@@ -13,7 +13,7 @@ fn files(lease: &Value) -> String {
 }
 
 async fn put(api: &Api, target: &str, bytes: impl Into<reqwest::Body>) -> (u16, Value) {
-    answer(api.request(Method::PUT, target).body(bytes).send().await.expect("an answer")).await
+    api.send(api.request(Method::PUT, target).body(bytes)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,8 +5,8 @@ use std::time::Instant;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use tests::api::SseEvent;
-use tests::process::{Options, Service, data_dir, id};
+use tests::api::{SseEvent, id};
+use tests::process::{Options, Service, data_dir};
 
 use super::{begin, bodies, commands_of, output_of, sh};
 
@@ -38,7 +38,7 @@ fn assert_exit(command: &Value, code: i32) {
 async fn any_output_comes_back_byte_for_byte() {
     let data = data_dir();
     let service = Service::start(data.path(), &Options::docker()).await;
-    let (_, lease) = service.lease(600).await;
+    let (_, lease) = service.lease_for(600.0).await;
 
     // One byte that is no text: the command succeeds, the bytes are exact, the view for people replaces it.
     let command = service.run(&lease, &sh(r"printf 'text \377 more'")).await;
@@ -106,7 +106,7 @@ async fn any_output_comes_back_byte_for_byte() {
 async fn output_over_the_declared_bound_is_cut_killed_and_proven() {
     let data = data_dir();
     let service = Service::start(data.path(), &Options::docker()).await;
-    let (_, lease) = service.lease(600).await;
+    let (_, lease) = service.lease_for(600.0).await;
     let declared = |script: &str| {
         let mut body = sh(script);
         body["output_bytes"] = json!(1_000);
@@ -140,7 +140,7 @@ async fn output_over_the_declared_bound_is_cut_killed_and_proven() {
 async fn any_input_arrives_byte_for_byte() {
     let data = data_dir();
     let service = Service::start(data.path(), &Options::docker()).await;
-    let (run, lease) = service.lease(600).await;
+    let (run, lease) = service.lease_for(600.0).await;
 
     // Nothing given is the end of input at once.
     let start = Instant::now();
@@ -192,7 +192,7 @@ async fn any_input_arrives_byte_for_byte() {
 async fn programs_end_and_fail_to_start_as_themselves() {
     let data = data_dir();
     let service = Service::start(data.path(), &Options::docker()).await;
-    let (run, lease) = service.lease(600).await;
+    let (run, lease) = service.lease_for(600.0).await;
     service.run(&lease, &sh("mkdir in; ln -s /etc out; echo plain > plain; echo x > file")).await;
 
     for (script, code) in [

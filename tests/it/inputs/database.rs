@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use event_log::embedded::EmbeddedPostgres;
 use serde_json::json;
-use tests::process::{Options, Service, data_dir, id, leasehold};
+use tests::api::id;
+use tests::process::{Options, Service, data_dir, docker, leasehold};
 
 use super::{begin, bodies, path_of, sh};
 
@@ -23,8 +24,9 @@ async fn a_restart_of_the_database_needs_no_restart_of_the_service() {
     let urls = [server.append_url(), server.project_url(), server.audit_url()];
     let options = Options { database: Some(urls.clone()), ..Options::docker() };
     let service = Service::start(data.path(), &options).await;
-    let (run, lease) = service.lease(600).await;
+    let (run, lease) = service.lease_for(600.0).await;
     service.run(&lease, &sh("echo kept > file")).await;
+    let log_id = service.log_id().await;
     let across = begin(&service, &lease, sh("echo begun; sleep 6; echo done")).await;
     let across_path = format!("/v1/commands/{}", id(&across, "command_id"));
     service.wait_for(&across_path, "the start", |command| command["state"] == "running").await;
@@ -68,8 +70,15 @@ async fn a_restart_of_the_database_needs_no_restart_of_the_service() {
         let text = problem.to_string().to_lowercase();
         assert!(!text.contains("postgres") && !text.contains("socket") && !text.contains("sql"), "{problem}");
     }
-    // Long enough for the command to end while nobody can record it.
-    tokio::time::sleep(Duration::from_secs(7)).await;
+    // The command ends while nobody can record it.
+    let label = format!("label=leasehold.log={log_id}");
+    let sandboxes =
+        docker(&["ps", "--filter", &label, "--filter", "name=-sandbox", "--format", "{{.Names}}"]).await;
+    let start = std::time::Instant::now();
+    while docker(&["top", sandboxes.trim()]).await.contains("echo begun") {
+        assert!(start.elapsed() < tests::process::PATIENCE, "the command goes on");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 
     let server = EmbeddedPostgres::start(server_data.path()).await.expect("the server again");
     assert_eq!(server.append_url(), urls[0], "the same address");

@@ -4,7 +4,8 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tests::process::{Options, Service, data_dir, id, left_in_engine};
+use tests::api::id;
+use tests::process::{Options, Service, data_dir, left_in_engine};
 
 use super::{begin, bodies, commands_of, path_of, sh};
 
@@ -16,7 +17,7 @@ async fn a_renewal_and_the_expiry_never_both_win() {
     let service = Service::start(data.path(), &fake).await;
     let mut leases = Vec::new();
     for _ in 0..20 {
-        leases.push(service.lease(1).await);
+        leases.push(service.lease_for(1.0).await);
     }
     let races = leases.iter().enumerate().map(|(n, (_, lease))| {
         let (service, path) = (&service, path_of(lease));
@@ -62,8 +63,8 @@ async fn a_renewal_and_the_expiry_never_both_win() {
     }
 
     // What a renewal promised survives a kill of the service; what ended meanwhile is found without its timer.
-    let (_, kept) = service.lease(30).await;
-    let (run, lost) = service.lease(1).await;
+    let (_, kept) = service.lease_for(30.0).await;
+    let (run, lost) = service.lease_for(1.0).await;
     let (status, renewed) =
         service.post(&format!("{}/renew", path_of(&kept)), &json!({ "ttl_seconds": 900 })).await;
     assert_eq!(status, 200, "{renewed}");
@@ -90,7 +91,7 @@ async fn a_release_is_accepted_in_any_state_and_the_next_generation_is_clean() {
     let data = data_dir();
     let service = Service::start(data.path(), &Options::docker()).await;
     let log_id = service.log_id().await;
-    let (run, first) = service.lease(600).await;
+    let (run, first) = service.lease_for(600.0).await;
     let body = sh("echo never");
     let release = format!("{}/release", path_of(&first));
     let released_while_starting = async {
@@ -147,7 +148,7 @@ async fn a_release_without_an_engine_is_kept_and_carried_out_later() {
     let options = Options { variables: vec![("LEASEHOLD_ENGINE_HOST", host)], ..Options::docker() };
     let service = Service::start(data.path(), &options).await;
     let log_id = service.log_id().await;
-    let (run, lease) = service.lease(600).await;
+    let (run, lease) = service.lease_for(600.0).await;
     service.run(&lease, &sh("true")).await;
     engine.set(false);
     let (status, released) = service.post(&format!("{}/release", path_of(&lease)), &json!({})).await;
@@ -189,7 +190,7 @@ async fn a_stop_ends_commands_under_its_own_name() {
         ..Options::docker()
     };
     let service = Service::start(data.path(), &options).await;
-    let (run, lease) = service.lease(600).await;
+    let (run, lease) = service.lease_for(600.0).await;
     let finishing = begin(&service, &lease, sh("echo begun; sleep 1; echo done")).await;
     let mut body = sh("echo partial; sleep 600");
     body["background"] = json!(true);
@@ -235,7 +236,7 @@ async fn an_abandoned_download_holds_nobody_up() {
     let data = data_dir();
     let service = Service::start(data.path(), &Options::docker()).await;
     let stalled = async || {
-        let (_, lease) = service.lease(600).await;
+        let (_, lease) = service.lease_for(600.0).await;
         let made = service.run(&lease, &sh("truncate -s 25165824 large")).await;
         assert_eq!(made["exit_code"], 0, "{made}");
         let target = format!("{}/files/large", path_of(&lease));

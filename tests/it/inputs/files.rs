@@ -7,13 +7,12 @@ use base64::engine::general_purpose::STANDARD;
 use futures::StreamExt as _;
 use reqwest::Method;
 use serde_json::{Value, json};
-use tests::api::answer;
 use tests::process::{Options, Service, data_dir};
 
 use super::{bodies, path_of, sh};
 
 async fn call(service: &Service, method: Method, target: &str, body: Vec<u8>) -> (u16, Value) {
-    answer(service.request(method, target).body(body).send().await.expect("an answer")).await
+    service.send(service.request(method, target).body(body)).await
 }
 
 /// The bytes of a file.
@@ -27,7 +26,7 @@ async fn bytes_of(service: &Service, target: &str) -> Vec<u8> {
 async fn files_of_every_size_and_name_round_trip() {
     let data = data_dir();
     let service = Service::start(data.path(), &Options::docker()).await;
-    let (run, lease) = service.lease(600).await;
+    let (run, lease) = service.lease_for(600.0).await;
     let base = format!("{}/files", path_of(&lease));
     for size in [0, 20_000, 200 * 1024, 20_000_000_u32] {
         let content: Vec<u8> = (0..size).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -98,7 +97,7 @@ async fn files_of_every_size_and_name_round_trip() {
 async fn nothing_but_a_regular_file_is_read_or_written_and_nothing_hangs() {
     let data = data_dir();
     let service = Service::start(data.path(), &Options::docker()).await;
-    let (run, lease) = service.lease(600).await;
+    let (run, lease) = service.lease_for(600.0).await;
     let base = format!("{}/files", path_of(&lease));
     let script = "import os, socket\n\
                   os.mkdir('d'); open('d/inner', 'w').write('x'); open('file', 'w').write('x')\n\
@@ -189,7 +188,7 @@ async fn nothing_but_a_regular_file_is_read_or_written_and_nothing_hangs() {
 async fn a_file_that_grows_while_it_is_read_is_not_passed_off_as_whole() {
     let data = data_dir();
     let service = Service::start(data.path(), &Options::docker()).await;
-    let (_, lease) = service.lease(600).await;
+    let (_, lease) = service.lease_for(600.0).await;
     let target = format!("{}/files/large", path_of(&lease));
     // More than every buffer on the way holds.
     let size = 24 << 20;

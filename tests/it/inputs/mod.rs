@@ -14,8 +14,8 @@ mod shapes;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tests::api::{SseEvent, sse};
-use tests::process::{Service, id};
+use tests::api::{SseEvent, id, sse};
+use tests::process::Service;
 
 /// The body of a command that is a shell script.
 fn sh(script: &str) -> Value {
@@ -32,11 +32,11 @@ fn path_of(lease: &Value) -> String {
     format!("/v1/leases/{}", id(lease, "lease_id"))
 }
 
-/// A command that is not waited for.
+/// A command that is not waited for; a short one may be over none the less.
 async fn begin(service: &Service, lease: &Value, mut body: Value) -> Value {
     body["wait_seconds"] = json!(0);
     let (status, command) = service.post(&commands_of(lease), &body).await;
-    assert_eq!(status, 202, "{command}");
+    assert!(status == 202 || (status == 200 && command["state"] == "finished"), "{status} {command}");
     command
 }
 

@@ -10,7 +10,8 @@ use events::stored::{NewEvent, StreamName};
 use events::{Epoch, Event, EventId, LeaseId, Position, RunId, TenantId};
 use projections::Runner;
 use serde_json::{Value, json};
-use tests::process::{Options, Service, data_dir, id};
+use tests::api::id;
+use tests::process::{Options, Service, data_dir};
 use uuid::Uuid;
 
 /// Twenty rounds of eight: one wins, the others are told why, nobody meets a fault of ours.

@@ -2,8 +2,8 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tests::api::{answer, keys, sse};
-use tests::process::{Options, Service, data_dir, docker, id};
+use tests::api::{id, keys, sse};
+use tests::process::{Options, Service, data_dir, docker};
 
 use super::{begin, bodies, commands_of, output_of, path_of, sh};
 
@@ -74,10 +74,10 @@ async fn every_answer_has_every_field() {
     let service = Service::start(data.path(), &Options::docker()).await;
     assert_eq!(keys(&service.ready), words(READY), "{}", service.ready);
     let log_id = service.log_id().await;
-    let (run, lease) = service.lease(600).await;
+    let (run, lease) = service.lease_for(600.0).await;
     assert_lease(&lease, None);
-    let put = service.request(Method::PUT, &format!("{}/files/%FF", path_of(&lease))).body("x").send().await;
-    let (status, written) = answer(put.expect("an answer")).await;
+    let put = service.request(Method::PUT, &format!("{}/files/%FF", path_of(&lease))).body("x");
+    let (status, written) = service.send(put).await;
     assert_eq!((status, keys(&written)), (201, words(WRITTEN)), "{written}");
     assert_eq!(written["path_base64"], "/w==", "{written}");
 

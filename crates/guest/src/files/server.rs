@@ -42,6 +42,11 @@ const STACK_BYTES: usize = 256 * 1024;
 /// Most frames written in one go.
 const BATCH_FRAMES: usize = 256;
 
+/// A baseline of at most this many records is compared by the reader of the channel itself, within this time: starting a
+/// thread takes longer than the walk of a small tree, and every command ends with one.
+const AT_ONCE_RECORDS: usize = 256;
+const AT_ONCE_TIME: Duration = Duration::from_millis(1);
+
 /// Why serving ended.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Ended {
@@ -198,6 +203,10 @@ impl Server {
             return Err("request ids must increase".to_owned());
         }
         self.last_id = id;
+        if let Some(answer) = self.service.answer_at_once(&request) {
+            self.output.send(&answer);
+            return Ok(());
+        }
         let (sender, inbox) = channel();
         let write_credit = Arc::new(AtomicU32::new(CREDIT_WINDOW_BYTES));
         let mut conversation =
@@ -283,8 +292,16 @@ impl Service {
                 let usage = self.adopt(private, Owner { uid, gid }, quota, nonce, conversation)?;
                 Ok(Response::Ready { id, usage })
             }
-            Request::Diff { max_changes, max_path_bytes, .. } => {
-                self.diff(conversation, max_changes, max_path_bytes)
+            Request::Diff { id, max_changes, max_path_bytes } => {
+                let ready = self.checked()?;
+                let difference = cancellable(conversation, |cancelled| {
+                    self.difference(ready, &mut ready.snapshot(), max_changes, cancelled)
+                })?;
+                let (changes, end) = diff_frames(id, difference, max_path_bytes);
+                for batch in changes.chunks(BATCH_FRAMES) {
+                    conversation.send_all(batch);
+                }
+                Ok(end)
             }
             Request::Measure { id, stop } => {
                 let (usage, complete) = self.measure(conversation, stop)?;
@@ -343,28 +360,13 @@ impl Service {
         let account = Account::new(quota);
         let ready =
             self.ready.get_or_init(|| Ready { owner, private, account, nonce, snapshot: Mutex::default() });
-        Ok(self.update(ready, conversation, 0)?.usage)
-    }
-
-    /// A walk with the baseline; nothing is placed or removed meanwhile.
-    fn update(
-        &self,
-        ready: &Ready,
-        conversation: &mut Conversation,
-        max_changes: usize,
-    ) -> Result<Difference, Failure> {
         cancellable(conversation, |cancelled| {
-            let mut snapshot = ready.snapshot();
-            let (quota, mut budget) = (ready.account.quota(), Budget::of_a_walk());
-            let difference = snapshot.update(&self.workspace, quota, max_changes, &mut budget, cancelled)?;
-            ready.account.set(difference.usage);
-            Ok(difference)
+            Ok(self.difference(ready, &mut ready.snapshot(), 0, cancelled)?.usage)
         })
     }
 
     fn measure(&self, conversation: &mut Conversation, stop: Quota) -> Result<(Usage, bool), Failure> {
-        let ready = self.ready()?;
-        ready.private.check_nonce(&ready.nonce)?;
+        let ready = self.checked()?;
         let changes = ready.account.changes();
         let quota = ready.account.quota();
         let measured =
@@ -375,35 +377,64 @@ impl Service {
         Ok(measured)
     }
 
-    fn diff(
-        &self,
-        conversation: &mut Conversation,
-        max_changes: u32,
-        max_path_bytes: u32,
-    ) -> Result<Response, Failure> {
-        let ready = self.ready()?;
-        // An empty tree in place of the workspace must never look like "everything was deleted".
-        ready.private.check_nonce(&ready.nonce)?;
-        let id = conversation.id;
-        let difference = self.update(ready, conversation, max_changes as usize)?;
-        let total_changes = difference.total_changes;
-        let mut path_bytes_left = max_path_bytes as usize;
-        let mut frames = Vec::new();
-        let mut truncated = total_changes > difference.changes.len() as u64;
-        for change in difference.changes {
-            let path_bytes = change.path.encoded_bytes();
-            if path_bytes > path_bytes_left {
-                truncated = true;
-                break;
-            }
-            path_bytes_left -= path_bytes;
-            frames.push(Response::Change { id, change });
+    /// What a small tree's comparison answers, in one go; `None` for everything else, and when it takes too long.
+    fn answer_at_once(&self, request: &Request) -> Option<Vec<Response>> {
+        let Request::Diff { id, max_changes, max_path_bytes } = *request else { return None };
+        let ready = self.checked().ok()?;
+        // Somebody else's walk is not waited for here.
+        let mut snapshot = ready.snapshot.try_lock().ok()?;
+        if snapshot.len() > AT_ONCE_RECORDS {
+            return None;
         }
-        for batch in frames.chunks(BATCH_FRAMES) {
-            conversation.send_all(batch);
-        }
-        Ok(Response::DiffEnd { id, usage: difference.usage, total_changes, truncated })
+        let begun = Instant::now();
+        let is_late = || begun.elapsed() > AT_ONCE_TIME;
+        // A walk that was given up, or failed, moved nothing: it is repeated with all the time it needs.
+        let difference = self.difference(ready, &mut snapshot, max_changes, &is_late).ok()?;
+        let (mut frames, end) = diff_frames(id, difference, max_path_bytes);
+        frames.push(end);
+        Some(frames)
     }
+
+    /// Ready, and the workspace is the one it should be: an empty tree in its place must never look like "everything was
+    /// deleted".
+    fn checked(&self) -> Result<&Ready, Failure> {
+        let ready = self.ready()?;
+        ready.private.check_nonce(&ready.nonce)?;
+        Ok(ready)
+    }
+
+    /// A walk with the baseline, during which nothing is placed or removed.
+    fn difference(
+        &self,
+        ready: &Ready,
+        snapshot: &mut Snapshot,
+        max_changes: u32,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Difference, Failure> {
+        let (quota, mut budget) = (ready.account.quota(), Budget::of_a_walk());
+        let difference =
+            snapshot.update(&self.workspace, quota, max_changes as usize, &mut budget, cancelled)?;
+        ready.account.set(difference.usage);
+        Ok(difference)
+    }
+}
+
+/// The changes, as many as the paths' bytes allow, and the final frame.
+fn diff_frames(id: u32, difference: Difference, max_path_bytes: u32) -> (Vec<Response>, Response) {
+    let total_changes = difference.total_changes;
+    let mut path_bytes_left = max_path_bytes as usize;
+    let mut frames = Vec::new();
+    let mut truncated = total_changes > difference.changes.len() as u64;
+    for change in difference.changes {
+        let path_bytes = change.path.encoded_bytes();
+        if path_bytes > path_bytes_left {
+            truncated = true;
+            break;
+        }
+        path_bytes_left -= path_bytes;
+        frames.push(Response::Change { id, change });
+    }
+    (frames, Response::DiffEnd { id, usage: difference.usage, total_changes, truncated })
 }
 
 /// Runs a walk that stops when the host cancels the request.

@@ -171,6 +171,11 @@ impl Snapshot {
         });
     }
 
+    /// Remembered paths (count).
+    pub(super) fn len(&self) -> usize {
+        self.records.len()
+    }
+
     fn memory_bytes(&self) -> usize {
         self.records.len() * RECORD_BYTES + self.key_bytes
     }

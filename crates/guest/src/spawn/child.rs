@@ -1,7 +1,7 @@
 //! From fork to exec: everything that turns a copy of the trusted process into the untrusted command.
 //!
-//! Order matters. What needs privilege comes first (limits, OOM score, bounding set, groups, ids), then
-//! everything is done as the command's own user: the working directory is walked with its permissions, and
+//! Order matters. What needs privilege comes first (bounding set and groups before the order, limits, OOM score and ids
+//! after it), then everything is done as the command's own user: the working directory is walked with its permissions, and
 //! the program is found with them.
 
 use std::borrow::Cow;
@@ -38,28 +38,60 @@ pub(super) fn from_nix(errno: nix::errno::Errno) -> Errno {
     Errno::from_raw_os_error(errno as i32)
 }
 
-/// Becomes the command. Returns only when it cannot.
+/// What must be written to for the OOM score; `None` where the file is missing (gVisor; the memory limit holds without it).
+pub(super) struct OomScore(Option<OwnedFd>);
+
+/// Everything that does not depend on the command, so that it is done before there is one.
+pub(super) fn prepare() -> Result<OomScore, Refusal> {
+    setsid().map_err(refuse("cannot start a session"))?;
+    crate::sys::close_on_exec_from(3);
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    let oom_score = openat(CWD, "/proc/self/oom_score_adj", flags, Mode::empty()).ok();
+    crate::sys::drop_bounding_set().map_err(from_nix).map_err(refuse("cannot drop privileges"))?;
+    rustix::thread::set_thread_groups(&[]).map_err(refuse("cannot drop privileges"))?;
+    umask(Mode::from_raw_mode(0o022));
+    crate::sys::reset_signals().map_err(from_nix).map_err(refuse("cannot reset signals"))?;
+    rustix::thread::set_no_new_privs(true).map_err(refuse("cannot forbid new privileges"))?;
+    Ok(OomScore(oom_score))
+}
+
+/// Becomes the command. Returns only when it cannot. The streams are standard output, standard error and, unless it stays
+/// `/dev/null`, standard input.
 pub(super) fn become_command(
     command: &StartCommand,
     workspace: &Path,
-    stdio: &[OwnedFd; 3],
+    streams: &[OwnedFd],
+    oom_score: &OomScore,
 ) -> Result<Infallible, Refusal> {
-    setsid().map_err(refuse("cannot start a session"))?;
-    let [stdin, stdout, stderr] = stdio;
-    rustix::stdio::dup2_stdin(stdin)
-        .and_then(|()| rustix::stdio::dup2_stdout(stdout))
-        .and_then(|()| rustix::stdio::dup2_stderr(stderr))
-        .map_err(refuse("cannot set up standard streams"))?;
-    crate::sys::close_on_exec_from(3);
+    take_streams(command, streams).map_err(refuse("cannot set up standard streams"))?;
     set_limits(command).map_err(refuse("cannot set resource limits"))?;
-    // Not writable everywhere (gVisor); the memory limit holds without it.
-    let _ = std::fs::write("/proc/self/oom_score_adj", command.oom_score_adj.to_string());
+    if let OomScore(Some(file)) = oom_score {
+        // Not writable everywhere (gVisor).
+        let _ = rustix::io::write(file, command.oom_score_adj.to_string().as_bytes());
+    }
     drop_privileges(command).map_err(refuse("cannot drop privileges"))?;
-    umask(Mode::from_raw_mode(0o022));
     enter(workspace, &command.cwd)?;
-    crate::sys::reset_signals().map_err(from_nix).map_err(refuse("cannot reset signals"))?;
-    rustix::thread::set_no_new_privs(true).map_err(refuse("cannot forbid new privileges"))?;
     exec(command)
+}
+
+fn take_streams(command: &StartCommand, streams: &[OwnedFd]) -> Result<(), Errno> {
+    let (stdout, stderr, stdin) = match (streams, command.stdin) {
+        ([stdout, stderr], false) => (stdout, stderr, None),
+        ([stdout, stderr, stdin], true) => (stdout, stderr, Some(stdin)),
+        _ => return Err(Errno::BADF),
+    };
+    rustix::stdio::dup2_stdout(stdout)?;
+    rustix::stdio::dup2_stderr(stderr)?;
+    match stdin {
+        Some(stdin) => rustix::stdio::dup2_stdin(stdin),
+        // One of its own: what it sets on an open file reaches nobody else.
+        None => rustix::stdio::dup2_stdin(openat(
+            CWD,
+            "/dev/null",
+            OFlags::RDWR | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?),
+    }
 }
 
 fn set_limits(command: &StartCommand) -> Result<(), Errno> {
@@ -82,8 +114,6 @@ fn set_limits(command: &StartCommand) -> Result<(), Errno> {
 fn drop_privileges(command: &StartCommand) -> Result<(), Errno> {
     use rustix::process::{Gid, Uid, getegid, geteuid, getgid, getuid};
     let (uid, gid) = (Uid::from_raw(command.uid), Gid::from_raw(command.gid));
-    crate::sys::drop_bounding_set().map_err(from_nix)?;
-    rustix::thread::set_thread_groups(&[])?;
     rustix::thread::set_thread_res_gid(gid, gid, gid)?;
     rustix::thread::set_thread_res_uid(uid, uid, uid)?;
     // Leaving uid 0 cleared permitted, effective and ambient; inheritable (set by older engines) stays.

@@ -66,7 +66,9 @@ impl Command {
                 Ok(_) | Err(_) => {
                     output.pipe = None;
                     let total_bytes = output.total_bytes;
-                    writer.data(&ToHost::OutputClosed { stream, output: which, total_bytes });
+                    let closed = ToHost::OutputClosed { stream, output: which, total_bytes };
+                    // Before the end, the end is what the host waits for.
+                    if ended { writer.data(&closed) } else { writer.data_later(&closed) }
                 }
             }
         }

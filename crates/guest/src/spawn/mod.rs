@@ -4,9 +4,10 @@
 //! host --frames--> spawn (uid 0, non-dumpable, subreaper, one poll loop)
 //!                    +-- shim (uid 0, non-dumpable, subreaper) -- command (own uid, no capability) -- ...
 //!                    +-- shim -- background command -- ...
+//!                    +-- shim -- recruit (waits for the next command)
 //! ```
 //!
-//! Pipes of a command end in spawn itself; the shim only watches processes. Both are forked copies of this
+//! Pipes of a command end in spawn itself; the shim only watches processes. All are forked copies of this
 //! binary without a second exec. When the host's end closes, or three heartbeats are missed, or spawn dies,
 //! every tree is killed.
 
@@ -16,8 +17,10 @@ mod command;
 mod counters;
 mod deleted;
 mod identity;
+mod recruit;
 mod server;
 mod shim;
+mod standby;
 mod start;
 mod tree;
 mod writer;

@@ -5,7 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use guest::protocol::spawn::{COUNTER_INTERVAL_MS, Counters, ExitStatus, Exited, Output, ToGuest, ToHost};
+use guest::protocol::spawn::{
+    COUNTER_INTERVAL_MS, Counters, ExitStatus, Exited, Output, StartCommand, ToGuest, ToHost,
+};
 use guest::protocol::{Decoder, HEARTBEAT_INTERVAL_MS, Hello, MISSED_HEARTBEATS};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -15,6 +17,7 @@ use super::children::{Children, timespec};
 use super::command::{Command, Violation};
 use super::counters::CounterFiles;
 use super::deleted::{Hidden, Question, Scan};
+use super::standby::Standby;
 use super::start;
 use super::tree;
 use super::writer::Writer;
@@ -45,6 +48,7 @@ enum Source {
     HostInput,
     HostOutput,
     Children,
+    Standby,
     Link(u32),
     Stdin(u32),
     Output(u32, Output),
@@ -57,6 +61,11 @@ pub(super) struct Server {
     input: Decoder<ToGuest>,
     writer: Writer,
     commands: BTreeMap<u32, Command>,
+    /// The next command's processes.
+    standby: Option<Standby>,
+    /// Make them when there is nothing more urgent. Set by the hello and whenever a start has come to its end, so that the
+    /// forks do not delay it; a pair that dies is not replaced at once, or what kills it could keep spawn busy.
+    wants_standby: bool,
     greeted: bool,
     last_stream: u32,
     /// What the host knows: the counters of the last `Counters` frame, zero before the first.
@@ -81,6 +90,8 @@ impl Server {
             input: Decoder::new(),
             writer,
             commands: BTreeMap::new(),
+            standby: None,
+            wants_standby: false,
             greeted: false,
             last_stream: 0,
             told: Counters::default(),
@@ -112,6 +123,8 @@ impl Server {
                 Source::Children => {
                     self.children.reap(|_, _| {});
                 }
+                // The pair has ended; dropping it ends what is left of it.
+                Source::Standby => self.standby = None,
                 Source::Link(stream) => self.read_link(stream),
                 Source::Stdin(stream) => {
                     if let Some(command) = self.commands.get_mut(&stream) {
@@ -132,7 +145,17 @@ impl Server {
         if self.heard.is_some_and(|heard| heard.elapsed() >= silence) {
             return Err(Ended::HostGone);
         }
-        self.writer.flush(rustix::stdio::stdout()).map_err(|_| Ended::HostGone)
+        self.writer.flush(rustix::stdio::stdout()).map_err(|_| Ended::HostGone)?;
+        self.stand_by();
+        Ok(())
+    }
+
+    /// Makes the next command's processes, while the one just started loads its program.
+    fn stand_by(&mut self) {
+        if std::mem::take(&mut self.wants_standby) && self.standby.is_none() {
+            // Without them the next start forks, or says why it cannot.
+            self.standby = self.fork_pair().ok();
+        }
     }
 
     /// Waits for whatever can go on, or for the next sample or heartbeat to be due.
@@ -140,6 +163,10 @@ impl Server {
         let mut sources = vec![Source::HostInput, Source::Children];
         let stdin = rustix::stdio::stdin();
         let mut fds = vec![pollfd(stdin, PollFlags::IN), pollfd(self.children.fd(), PollFlags::IN)];
+        if let Some(standby) = &self.standby {
+            sources.push(Source::Standby);
+            fds.push(pollfd(standby.link().as_fd(), PollFlags::IN));
+        }
         if self.writer.has_work() {
             sources.push(Source::HostOutput);
             fds.push(pollfd(rustix::stdio::stdout(), PollFlags::OUT));
@@ -165,7 +192,9 @@ impl Server {
         let now = Instant::now();
         let sample = self.is_any_running().then_some(self.next_sample);
         let silence = Duration::from_millis(HEARTBEAT_INTERVAL_MS * MISSED_HEARTBEATS);
-        let due = [sample, self.heard.map(|heard| heard + silence)].into_iter().flatten().min();
+        let flush = self.writer.due().filter(|_| !self.writer.has_work());
+        let heartbeat = self.heard.map(|heard| heard + silence);
+        let due = [sample, heartbeat, flush].into_iter().flatten().min();
         let due = if self.scans.is_empty() { due } else { Some(now) };
         let timeout = due.map(|due| timespec(due.saturating_duration_since(now)));
         match poll(&mut fds, timeout.as_ref()) {
@@ -203,14 +232,17 @@ impl Server {
         }
         let writer = &mut self.writer;
         match frame {
-            ToGuest::Hello(hello) if hello.is_compatible() => self.greeted = true,
+            ToGuest::Hello(hello) if hello.is_compatible() => {
+                self.greeted = true;
+                self.wants_standby = true;
+            }
             ToGuest::Hello(_) => return Err(Violation("another protocol version").into()),
-            ToGuest::Start { stream, command } => {
+            ToGuest::Start { stream, ref command } => {
                 if stream <= self.last_stream {
                     return Err(Violation("stream ids must increase").into());
                 }
                 self.last_stream = stream;
-                self.start(stream, &command);
+                self.start(stream, &frame, command);
             }
             ToGuest::StdinData { stream, bytes } => {
                 if let Some(command) = known(&mut self.commands, self.last_stream, stream)? {
@@ -254,7 +286,7 @@ impl Server {
         Ok(())
     }
 
-    fn start(&mut self, stream: u32, command: &guest::protocol::spawn::StartCommand) {
+    fn start(&mut self, stream: u32, frame: &ToGuest, command: &StartCommand) {
         let foreground_is_busy =
             self.commands.values().any(|other| !other.background && other.link.is_some());
         let result = if !command.background && foreground_is_busy {
@@ -265,12 +297,8 @@ impl Server {
             let before = self.counter_files.sample();
             // What a finished command caused is no news to the next one: it goes ahead of `Started`.
             self.tell(before);
-            let (others, scans) = (&mut self.commands, &mut self.scans);
-            start::start(stream, command, &self.workspace, before, || {
-                others.clear();
-                scans.clear();
-            })
-            .map_err(|errno| (errno, "no process or descriptor left to start the program"))
+            self.start_with_pair(frame, command, before)
+                .map_err(|errno| (errno, "no process or descriptor left to start the program"))
         };
         match result {
             Ok(command) => {
@@ -288,6 +316,30 @@ impl Server {
         }
     }
 
+    /// By the pair that waits, or by a new one when there is none, or when it dies just now.
+    fn start_with_pair(
+        &mut self,
+        frame: &ToGuest,
+        command: &StartCommand,
+        before: Counters,
+    ) -> Result<Command, Errno> {
+        if let Some(standby) = self.standby.take().filter(Standby::is_ready) {
+            match start::start(standby, frame, command, before) {
+                Err(Errno::PIPE | Errno::CONNRESET) => {}
+                result => return result,
+            }
+        }
+        start::start(self.fork_pair()?, frame, command, before)
+    }
+
+    fn fork_pair(&mut self) -> Result<Standby, Errno> {
+        let (others, scans) = (&mut self.commands, &mut self.scans);
+        Standby::fork(&self.workspace, || {
+            others.clear();
+            scans.clear();
+        })
+    }
+
     /// Takes the shim's reports; its silent end means it was lost.
     fn read_link(&mut self, stream: u32) {
         let Some(command) = self.commands.get_mut(&stream) else { return };
@@ -303,13 +355,15 @@ impl Server {
             match command.reports.next_frame() {
                 Ok(None) => return,
                 Ok(Some(ToHost::Exited { exited, .. })) => return self.finish(stream, exited),
-                Ok(Some(started @ ToHost::Started { .. })) => {
+                Ok(Some(ToHost::Started { pid, .. })) => {
                     command.started = true;
-                    self.writer.control(&started);
+                    self.wants_standby = true;
+                    self.writer.control_later(&ToHost::Started { stream, pid });
                 }
-                Ok(Some(failed @ ToHost::StartFailed { .. })) => {
+                Ok(Some(ToHost::StartFailed { exit_code, errno, message, .. })) => {
                     self.commands.remove(&stream);
-                    return self.writer.control(&failed);
+                    self.wants_standby = true;
+                    return self.writer.control(&ToHost::StartFailed { stream, exit_code, errno, message });
                 }
                 Ok(Some(_)) | Err(_) => return self.lose(stream),
             }
@@ -339,6 +393,7 @@ impl Server {
             .values()
             .filter(|command| command.stream != stream && command.link.is_some())
             .map(|command| command.shim)
+            .chain(self.standby.as_ref().map(|standby| standby.shim))
             .collect();
         let sweep = tree::kill(&self.children, &living, |_, _| {});
         let exited = Exited {

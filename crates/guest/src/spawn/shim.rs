@@ -1,7 +1,7 @@
 //! The process that watches one command: a subreaper of its own, forked from spawn, running no other code.
 //!
-//! It starts the command, tells spawn, waits for the main process, and then proves that nothing is left:
-//! `waitpid(-1)` answering ECHILD. Its link to spawn is a socket: frames go up; any byte, or its end, means
+//! It forks the process that becomes the command, tells spawn when it has, waits for the main process, and then proves that
+//! nothing is left: `waitpid(-1)` answering ECHILD. Its link to spawn is a socket: frames go up; any byte, or its end, means
 //! "kill the tree". So when spawn dies in whatever way, every command's tree dies too.
 //!
 //! ```text
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use guest::protocol::encode;
-use guest::protocol::spawn::{ExitStatus, Exited, STRAGGLER_GRACE_MS, StartCommand, ToHost};
+use guest::protocol::spawn::{ExitStatus, Exited, STRAGGLER_GRACE_MS, ToHost};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -26,19 +26,18 @@ use rustix::process::{
     DumpableBehavior, Pid, WaitStatus, getpid, set_child_subreaper, set_dumpable_behavior,
 };
 
-use super::child::{self, Refusal, from_nix, refuse};
+use super::child::{Refusal, from_nix, refuse};
 use super::children::{Children, Left, timespec};
+use super::recruit;
 use super::tree;
 
+/// Stream of the frames on a link: whose they are is for spawn to say, a shim is made before its command is known.
+pub(super) const LINK_STREAM: u32 = 1;
+
 /// Runs in the forked process and never returns. Every descriptor but these was closed by the caller.
-pub(super) fn run(
-    stream: u32,
-    command: &StartCommand,
-    workspace: &Path,
-    stdio: [OwnedFd; 3],
-    link: &OwnedFd,
-) -> ! {
-    match start(command, workspace, stdio) {
+pub(super) fn run(workspace: &Path, order: OwnedFd, link: &OwnedFd) -> ! {
+    let stream = LINK_STREAM;
+    match start(workspace, order) {
         Ok((children, main)) => {
             send(link, &ToHost::Started { stream, pid: main.as_raw_nonzero().get().unsigned_abs() });
             let exited = watch(&children, main, link);
@@ -57,16 +56,19 @@ pub(super) fn run(
     crate::sys::exit_now(0)
 }
 
-/// Forks the command and waits until it runs its program, or says why not.
-fn start(command: &StartCommand, workspace: &Path, stdio: [OwnedFd; 3]) -> Result<(Children, Pid), Refusal> {
+/// Forks the recruit and waits until it runs its program, or says why not. A recruit that dies before its order looks like
+/// one that runs: spawn, which has given none, drops the pair.
+fn start(workspace: &Path, order: OwnedFd) -> Result<(Children, Pid), Refusal> {
     let system = refuse("no process or descriptor left to start the program");
     set_child_subreaper(Some(getpid())).map_err(&system)?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(&system)?;
     let children = Children::watch().map_err(from_nix).map_err(&system)?;
     // Closed by a successful exec: end of file is the good answer.
     let (answer, report) = pipe_with(PipeFlags::CLOEXEC).map_err(&system)?;
+    let shim = getpid();
     let Some(main) = crate::sys::fork().map_err(from_nix).map_err(&system)? else {
-        let Err(refusal) = child::become_command(command, workspace, &stdio);
+        drop(answer);
+        let Err(refusal) = recruit::serve(workspace, &order, shim);
         let mut bytes = Vec::new();
         bytes.extend_from_slice(&refusal.exit_code.to_le_bytes());
         bytes.extend_from_slice(&refusal.errno.to_le_bytes());
@@ -74,7 +76,7 @@ fn start(command: &StartCommand, workspace: &Path, stdio: [OwnedFd; 3]) -> Resul
         let _ = rustix::io::write(&report, &bytes);
         crate::sys::exit_now(126);
     };
-    drop((report, stdio));
+    drop((report, order));
     let main = Pid::from_raw(main.as_raw()).ok_or_else(|| system(Errno::SRCH))?;
     let mut bytes = [0; 256];
     let length = loop {

@@ -14,4 +14,5 @@ mod spawn_counters;
 mod spawn_deleted;
 mod spawn_host;
 mod spawn_processes;
+mod spawn_standby;
 mod wire;

@@ -6,12 +6,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 use super::cli_error::{CliError, meaning};
 use super::private::PrivateFiles;
@@ -24,6 +24,8 @@ const STDOUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 const STDERR_BYTES_MAX: u64 = 16 * 1024;
 /// Calls that run at the same time; the others wait their turn.
 const CALLS_MAX: usize = 16;
+/// Lets the kernel end a client when the thread that started it is gone (util-linux).
+const SETPRIV: &str = "/usr/bin/setpriv";
 /// Where the client is looked for, in order.
 const CANDIDATES: [&str; 2] = ["/usr/bin/docker", "/usr/local/bin/docker"];
 
@@ -72,9 +74,20 @@ impl Cli {
         Err(last)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is the adapter's one process start")]
     fn command(&self, arguments: Vec<String>) -> Command {
-        let mut command = Command::new(&self.program);
+        self.command_by(None, arguments)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the adapter's one process start")]
+    fn command_by(&self, wrapper: Option<&[&str]>, arguments: Vec<String>) -> Command {
+        let mut command = match wrapper {
+            Some([wrapper, options @ ..]) => {
+                let mut command = Command::new(wrapper);
+                command.args(options).arg(&self.program);
+                command
+            }
+            _ => Command::new(&self.program),
+        };
         command.env_clear().env("DOCKER_CONFIG", self.private.config_dir());
         if let Some(host) = &self.host {
             command.args(["--host", host]);
@@ -142,17 +155,48 @@ impl Cli {
     /// # Errors
     /// `Start` when the process cannot be started.
     pub(super) fn open(&self, arguments: Vec<String>) -> Result<Piped, CliError> {
-        let mut child = self
-            .command(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
+        piped(self.command(arguments))
+    }
+
+    /// Starts a long-lived call that does not notice the end of its standard input: it ends with this process, also by
+    /// SIGKILL. The kernel's signal follows the thread that started the client, so one thread lives as long as the client
+    /// is wanted. Without util-linux's `setpriv` the client lasts until it next writes.
+    ///
+    /// # Errors
+    /// `Start` when the process or the thread cannot be started.
+    pub(super) async fn open_mortal(&self, arguments: Vec<String>) -> Result<(Piped, Life), CliError> {
+        let wrapper = [SETPRIV, "--pdeathsig", "KILL"];
+        let command = self.command_by(Path::new(SETPRIV).exists().then_some(&wrapper), arguments);
+        let runtime = tokio::runtime::Handle::current();
+        let (life, ended) = mpsc::channel::<()>();
+        let (started, start) = oneshot::channel();
+        std::thread::Builder::new()
+            .name("engine client".to_owned())
+            .spawn(move || {
+                let _entered = runtime.enter();
+                // Nobody waits any more: the client is dropped and thereby killed.
+                let _ = started.send(piped(command));
+                // Nothing is ever sent: this is the end of `Life`.
+                let _ = ended.recv();
+            })
             .map_err(|_| CliError::Start)?;
-        match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
-            (Some(stdin), Some(stdout), Some(stderr)) => Ok(Piped { child, stdin, stdout, stderr }),
-            _ => Err(CliError::Start),
-        }
+        let piped = start.await.map_err(|_| CliError::Start)??;
+        Ok((piped, Life { _thread: life }))
+    }
+}
+
+/// Holds the thread of a client from [`Cli::open_mortal`]; dropped, it ends the client.
+#[derive(Debug)]
+pub(super) struct Life {
+    _thread: mpsc::Sender<()>,
+}
+
+fn piped(mut command: Command) -> Result<Piped, CliError> {
+    let streams = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = streams.spawn().map_err(|_| CliError::Start)?;
+    match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
+        (Some(stdin), Some(stdout), Some(stderr)) => Ok(Piped { child, stdin, stdout, stderr }),
+        _ => Err(CliError::Start),
     }
 }
 

@@ -51,8 +51,8 @@ impl FilesChannel {
     pub(super) async fn open(cli: &Cli, container: &str) -> Result<Arc<Self>, CliError> {
         let piped = cli.open(words(["exec", "--interactive", container, "/guest", "files"]))?;
         let inbox = Arc::new(FilesInbox::default());
-        let link = Link::start(piped, Arc::clone(&inbox));
-        link.control(Request::Hello(Hello::host()));
+        let link = Link::start(piped, Arc::clone(&inbox)).map_err(|_| CliError::Start)?;
+        link.control(&Request::Hello(Hello::host()));
         let channel = Arc::new(Self { link, inbox });
         let mut changes = channel.inbox.changes.subscribe();
         let wait = async {
@@ -79,7 +79,7 @@ impl FilesChannel {
         if table.end.is_none() {
             table.slots.insert(id, Slot { mailbox: sender, credit: CREDIT_WINDOW_BYTES });
             // Under the lock, so that requests start in the order of their ids.
-            self.link.control(request(id));
+            self.link.control(&request(id));
         }
         Exchange { id, channel: Arc::clone(self), answers, finished: false, turn: None }
     }
@@ -133,19 +133,19 @@ impl Exchange {
         if let Some(slot) = self.channel.inbox.table().slots.get_mut(&self.id) {
             slot.credit += bytes;
         }
-        self.channel.link.control(Request::Credit { id: self.id, bytes });
+        self.channel.link.control(&Request::Credit { id: self.id, bytes });
     }
 
     /// Sends a data frame of the request.
     pub(super) fn data(&self, frame: Request) {
-        self.channel.link.data(frame);
+        self.channel.link.data(&frame);
     }
 }
 
 impl Drop for Exchange {
     fn drop(&mut self) {
         if !self.finished {
-            self.channel.link.control(Request::Cancel { id: self.id });
+            self.channel.link.control(&Request::Cancel { id: self.id });
         }
     }
 }

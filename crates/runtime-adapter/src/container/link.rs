@@ -1,21 +1,23 @@
-//! One framed channel over the pipes of a client process: a reader that hands frames on as they come, a writer in which
-//! control never waits behind data, and the heartbeat.
+//! One framed channel over the pipes of a client process: a reader that hands frames on as they come, an outgoing side in
+//! which control never waits behind data, and the heartbeat.
 
+use std::io;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use guest::protocol::{Decoder, Frame, HEARTBEAT_INTERVAL_MS, MISSED_HEARTBEATS, ProtocolError, encode};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::process::{ChildStdin, ChildStdout};
-use tokio::sync::mpsc;
+use guest::protocol::{Decoder, Frame, HEARTBEAT_INTERVAL_MS, MISSED_HEARTBEATS, ProtocolError};
+use tokio::io::AsyncReadExt;
+use tokio::process::ChildStdout;
 use tokio::time::MissedTickBehavior;
 
 use super::cli::Piped;
+use super::outgoing::Outgoing;
 use crate::supervise::{Task, task};
 
-/// Size of one read and of one batch of data frames.
-const BATCH_BYTES: usize = 64 * 1024;
+/// Size of one read.
+const READ_BYTES: usize = 64 * 1024;
 
 /// Why a channel is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,44 +59,45 @@ impl Heartbeat for guest::protocol::files::Request {
 /// The sending half, and what keeps the channel open: dropping it kills the client process, which closes the other side.
 #[derive(Debug)]
 pub(super) struct Link<Out> {
-    control: mpsc::UnboundedSender<Out>,
-    data: mpsc::UnboundedSender<Out>,
+    outgoing: Arc<Outgoing>,
     _tasks: [Task; 4],
     _child: tokio::process::Child,
+    _frames: PhantomData<fn(Out)>,
 }
 
 impl<Out: Heartbeat + Send + 'static> Link<Out> {
     /// Starts the channel's tasks over the pipes of a running client process.
-    pub(super) fn start<In>(piped: Piped, inbox: Arc<impl Inbox<In>>) -> Self
+    ///
+    /// # Errors
+    /// The runtime cannot take the pipe over.
+    pub(super) fn start<In>(piped: Piped, inbox: Arc<impl Inbox<In>>) -> io::Result<Self>
     where
         In: Frame + Send + 'static,
     {
         let Piped { child, stdin, stdout, stderr } = piped;
-        let (control, control_queue) = mpsc::unbounded_channel();
-        let (data, data_queue) = mpsc::unbounded_channel();
+        let outgoing = Arc::new(Outgoing::new(stdin.into_owned_fd()?)?);
         let pulse = Arc::new(Pulse::default());
         let reader = read_frames(stdout, Arc::clone(&inbox), Arc::clone(&pulse));
-        let writer = write_frames(stdin, control_queue, data_queue);
+        let writer = Arc::clone(&outgoing);
         let tasks = [
-            task("channel heartbeat", keep_alive(control.clone(), inbox, pulse)),
+            task("channel heartbeat", keep_alive::<Out, In>(Arc::clone(&outgoing), inbox, pulse)),
             task("channel reader", reader),
-            task("channel writer", writer),
+            task("channel writer", async move { writer.write_rest().await }),
             task("channel stderr", async move {
                 super::cli::spoken(stderr).await;
             }),
         ];
-        Self { control, data, _tasks: tasks, _child: child }
+        Ok(Self { outgoing, _tasks: tasks, _child: child, _frames: PhantomData })
     }
 
     /// Sends a frame that waits behind no data.
-    pub(super) fn control(&self, frame: Out) {
-        // A closed queue means that the channel is over, which the inbox has been told.
-        let _ = self.control.send(frame);
+    pub(super) fn control(&self, frame: &Out) {
+        self.outgoing.control(frame);
     }
 
     /// Sends a frame in the order of the data.
-    pub(super) fn data(&self, frame: Out) {
-        let _ = self.data.send(frame);
+    pub(super) fn data(&self, frame: &Out) {
+        self.outgoing.data(frame);
     }
 }
 
@@ -127,7 +130,7 @@ impl Pulse {
 
 async fn read_frames<In: Frame>(mut stdout: ChildStdout, inbox: Arc<impl Inbox<In>>, pulse: Arc<Pulse>) {
     let mut decoder = Decoder::<In>::new();
-    let mut buffer = vec![0; BATCH_BYTES];
+    let mut buffer = vec![0; READ_BYTES];
     loop {
         let count = match stdout.read(&mut buffer).await {
             Ok(count) if count > 0 => count,
@@ -151,7 +154,7 @@ async fn read_frames<In: Frame>(mut stdout: ChildStdout, inbox: Arc<impl Inbox<I
 
 /// Asks for a sign of life, also while a write is stuck, and ends the channel when none comes.
 async fn keep_alive<Out: Heartbeat, In>(
-    control: mpsc::UnboundedSender<Out>,
+    outgoing: Arc<Outgoing>,
     inbox: Arc<impl Inbox<In>>,
     pulse: Arc<Pulse>,
 ) {
@@ -163,38 +166,7 @@ async fn keep_alive<Out: Heartbeat, In>(
         if pulse.silent_ms() > HEARTBEAT_INTERVAL_MS * MISSED_HEARTBEATS {
             return inbox.ended(LinkEnd::Silent);
         }
-        if control.send(Out::ping(token)).is_err() {
-            return;
-        }
-    }
-}
-
-async fn write_frames<Out: Frame>(
-    mut stdin: ChildStdin,
-    mut control: mpsc::UnboundedReceiver<Out>,
-    mut data: mpsc::UnboundedReceiver<Out>,
-) {
-    let mut batch = Vec::new();
-    loop {
-        let first = tokio::select! {
-            biased;
-            frame = control.recv() => frame,
-            frame = data.recv() => frame,
-        };
-        let Some(first) = first else { return };
-        batch.clear();
-        encode(&first, &mut batch);
-        while let Ok(frame) = control.try_recv() {
-            encode(&frame, &mut batch);
-        }
-        while batch.len() < BATCH_BYTES {
-            let Ok(frame) = data.try_recv() else { break };
-            encode(&frame, &mut batch);
-        }
-        // A failed write means a closed pipe; the reader sees the end of the other direction and reports it.
-        if stdin.write_all(&batch).await.is_err() {
-            return;
-        }
+        outgoing.control(&Out::ping(token));
     }
 }
 

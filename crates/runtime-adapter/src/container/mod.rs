@@ -6,7 +6,7 @@
 //!
 //! - `cli`, `cli_error`: the one place that starts processes, and what they can say.
 //! - `engine`, `private`, `profile`, `labels`, `inventory`: single objects, their options, names and labels.
-//! - `link`, `spawn`, `files`: the two framed channels.
+//! - `link`, `outgoing`, `spawn`, `files`: the two framed channels.
 //! - `environment`, `lifecycle`: channels and life of one environment; `watch`: the engine's event stream.
 //! - `execute`, `follow`, `stdin`, `reports`: one command; `quota`: what it uses of the workspace.
 //! - `workspace`: files; `probe`: a look at the engine for diagnosis.
@@ -23,6 +23,7 @@ mod inventory;
 mod labels;
 mod lifecycle;
 mod link;
+mod outgoing;
 mod private;
 mod probe;
 mod profile;
@@ -41,7 +42,7 @@ use async_trait::async_trait;
 use events::ids::EnvironmentId;
 use events::spec::{ImageDigest, Mechanism};
 
-pub use config::ContainerConfig;
+pub use config::{Backing, ContainerConfig};
 pub use probe::{Probe, probe};
 
 use cli::Cli;

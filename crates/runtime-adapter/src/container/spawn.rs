@@ -81,8 +81,8 @@ impl SpawnChannel {
     pub(super) async fn open(cli: &Cli, sandbox: &str) -> Result<Self, CliError> {
         let piped = cli.open(words(["exec", "--interactive", sandbox, "/leasehold/guest", "spawn"]))?;
         let inbox = Arc::new(SpawnInbox::default());
-        let link = Link::start(piped, Arc::clone(&inbox));
-        link.control(ToGuest::Hello(Hello::host()));
+        let link = Link::start(piped, Arc::clone(&inbox)).map_err(|_| CliError::Start)?;
+        link.control(&ToGuest::Hello(Hello::host()));
         let channel = Self { link, inbox, stop: OnceLock::new() };
         let hello = channel.answer(|table| table.hello.clone()).await?;
         if hello.is_compatible() { Ok(channel) } else { Err(CliError::Other) }
@@ -93,7 +93,7 @@ impl SpawnChannel {
     /// # Errors
     /// `Timeout`, or `Other` when the channel ended.
     pub(super) async fn read_nonce(&self) -> Result<Option<Vec<u8>>, CliError> {
-        self.link.control(ToGuest::ReadNonce);
+        self.link.control(&ToGuest::ReadNonce);
         self.answer(|table| table.nonce.clone()).await
     }
 
@@ -127,7 +127,7 @@ impl SpawnChannel {
             let base = table.counters;
             table.slots.insert(stream, Slot::new(sender, base));
             // Under the lock, so that streams start in the order of their ids.
-            self.link.control(ToGuest::Start { stream, command });
+            self.link.control(&ToGuest::Start { stream, command });
         }
         (CommandStream { stream, events }, table.counters)
     }
@@ -149,7 +149,7 @@ impl SpawnChannel {
         table.questions.insert(token, sender);
         drop(table);
         let (bytes_max, inodes_max) = (ceiling.bytes, ceiling.inodes);
-        self.link.control(ToGuest::Measure { token, uid, gid, bytes_max, inodes_max });
+        self.link.control(&ToGuest::Measure { token, uid, gid, bytes_max, inodes_max });
         Some(answer)
     }
 
@@ -158,12 +158,12 @@ impl SpawnChannel {
         if let Some(slot) = self.inbox.table().slots.get_mut(&stream) {
             *slot.credit(output) += bytes;
         }
-        self.link.control(ToGuest::Credit { stream, output, bytes });
+        self.link.control(&ToGuest::Credit { stream, output, bytes });
     }
 
     /// Sends a control frame of a command (kill) or of the connection.
     pub(super) fn control(&self, frame: ToGuest) {
-        self.link.control(frame);
+        self.link.control(&frame);
     }
 
     /// Sends standard input in order.
@@ -171,12 +171,12 @@ impl SpawnChannel {
         if let Some(slot) = self.inbox.table().slots.get_mut(&stream) {
             slot.stdin_on_the_way += bytes.len() as u64;
         }
-        self.link.data(ToGuest::StdinData { stream, bytes });
+        self.link.data(&ToGuest::StdinData { stream, bytes });
     }
 
     /// Ends standard input, after everything sent before.
     pub(super) fn close_stdin(&self, stream: u32) {
-        self.link.data(ToGuest::StdinClose { stream });
+        self.link.data(&ToGuest::StdinClose { stream });
     }
 
     /// Which counters the guest can read.

@@ -38,20 +38,11 @@ struct Actor {
 pub(super) async fn run(adapter: Weak<Inner>) {
     let mut retry = RETRY_FIRST;
     while let Some(inner) = adapter.upgrade() {
-        let opened = inner.engine.cli.open(words([
-            "events",
-            "--filter",
-            "type=container",
-            "--filter",
-            "event=die",
-            "--filter",
-            "event=oom",
-            "--filter",
-            &format!("label={}={}", labels::NODE, inner.config.node_id),
-            "--format",
-            "{{json .}}",
-        ]));
-        if let Ok(piped) = opened {
+        let node = format!("label={}={}", labels::NODE, inner.config.node_id);
+        let filters = ["type=container", "event=die", "event=oom", &node];
+        let mut arguments = words(["events", "--format", "{{json .}}"]);
+        arguments.extend(filters.iter().flat_map(|filter| words(["--filter", filter])));
+        if let Ok((piped, _life)) = inner.engine.cli.open_mortal(arguments).await {
             let _child = piped.child;
             if inspect_all(&inner).await {
                 retry = RETRY_FIRST;

@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use tests::process::{Options, Service, data_dir, id};
+use tests::api::id;
+use tests::process::{Options, Service, data_dir};
 
 use crate::Failure;
 use crate::figures::{Figures, Goal, Measure, Unit, quantile};
@@ -39,7 +40,7 @@ pub(crate) async fn measure(commands: bool, leases: bool) -> Result<Vec<Measure>
 /// P2.
 async fn round_trips(service: &Service) -> Result<[Measure; 2], Failure> {
     eprintln!("bench: P2: warm-up");
-    let (run, lease) = service.lease(3600).await;
+    let (run, lease) = service.lease_for(3600.0).await;
     for _ in 0..WARM_UP {
         round_trip_us(service, &lease).await?;
     }
@@ -107,7 +108,7 @@ async fn cold_leases(service: &Service) -> Result<Measure, Failure> {
     for number in 0..=LEASES {
         eprintln!("bench: P3: {number} of {LEASES}");
         let began = Instant::now();
-        let (_, lease) = service.lease(600).await;
+        let (_, lease) = service.lease_for(600.0).await;
         let command = service.run(&lease, &json!({ "argv": ["echo", "first"] })).await;
         let elapsed = began.elapsed();
         if command["stdout"]["text"] != "first\n" {
