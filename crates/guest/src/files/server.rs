@@ -294,7 +294,9 @@ impl Service {
             }
             Request::Diff { id, max_changes, max_path_bytes } => {
                 let ready = self.checked()?;
-                let difference = self.update(ready, conversation, max_changes as usize)?;
+                let difference = cancellable(conversation, |cancelled| {
+                    self.difference(ready, &mut ready.snapshot(), max_changes, cancelled)
+                })?;
                 let (changes, end) = diff_frames(id, difference, max_path_bytes);
                 for batch in changes.chunks(BATCH_FRAMES) {
                     conversation.send_all(batch);
@@ -358,18 +360,8 @@ impl Service {
         let account = Account::new(quota);
         let ready =
             self.ready.get_or_init(|| Ready { owner, private, account, nonce, snapshot: Mutex::default() });
-        Ok(self.update(ready, conversation, 0)?.usage)
-    }
-
-    /// A walk with the baseline, given up when the host cancels.
-    fn update(
-        &self,
-        ready: &Ready,
-        conversation: &mut Conversation,
-        max_changes: usize,
-    ) -> Result<Difference, Failure> {
         cancellable(conversation, |cancelled| {
-            self.difference(ready, &mut ready.snapshot(), max_changes, cancelled)
+            Ok(self.difference(ready, &mut ready.snapshot(), 0, cancelled)?.usage)
         })
     }
 
@@ -397,7 +389,7 @@ impl Service {
         let begun = Instant::now();
         let is_late = || begun.elapsed() > AT_ONCE_TIME;
         // A walk that was given up, or failed, moved nothing: it is repeated with all the time it needs.
-        let difference = self.difference(ready, &mut snapshot, max_changes as usize, &is_late).ok()?;
+        let difference = self.difference(ready, &mut snapshot, max_changes, &is_late).ok()?;
         let (mut frames, end) = diff_frames(id, difference, max_path_bytes);
         frames.push(end);
         Some(frames)
@@ -411,16 +403,17 @@ impl Service {
         Ok(ready)
     }
 
-    /// A walk with the baseline; nothing is placed or removed meanwhile.
+    /// A walk with the baseline, during which nothing is placed or removed.
     fn difference(
         &self,
         ready: &Ready,
         snapshot: &mut Snapshot,
-        max_changes: usize,
+        max_changes: u32,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Difference, Failure> {
         let (quota, mut budget) = (ready.account.quota(), Budget::of_a_walk());
-        let difference = snapshot.update(&self.workspace, quota, max_changes, &mut budget, cancelled)?;
+        let difference =
+            snapshot.update(&self.workspace, quota, max_changes as usize, &mut budget, cancelled)?;
         ready.account.set(difference.usage);
         Ok(difference)
     }

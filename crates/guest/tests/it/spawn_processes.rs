@@ -171,8 +171,8 @@ fn a_process_without_its_first_thread_is_killed_like_any_other() {
     let pid_in = |text: &str| text.trim().parse::<u32>().unwrap();
     let mut channel = Channel::open();
     // Left behind by a command that ends.
-    let script = format!("python3 -c \"$1\" > pid & while [ ! -s pid ]; do :; done; cat pid");
-    let outcome = channel.run(command(&["sh", "-c", &script, "sh", HEADLESS]));
+    let script = "python3 -c \"$1\" > pid & while [ ! -s pid ]; do :; done; cat pid";
+    let outcome = channel.run(command(&["sh", "-c", script, "sh", HEADLESS]));
     assert_eq!((outcome.exited().stragglers, outcome.exited().clean), (1, true));
     assert!(!is_alive(pid_in(outcome.stdout_text())));
 

@@ -5,12 +5,41 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use events::ids::{EnvironmentId, LogId, NodeId, derived_uuid};
-use events::spec::Mechanism;
+use events::spec::{Limits, Mechanism};
 
 use crate::crash::CrashPoints;
 
 /// Smallest number of user ids that environments are spread over.
 const UIDS_MIN: u32 = 1 << 16;
+
+/// What holds an environment's workspace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backing {
+    /// A volume on the engine's disk: limits are watched, and can be passed for a moment.
+    #[default]
+    Volume,
+    /// Memory: limits are the kernel's and exact. The workspace is charged to the containers' memory, and lost with the
+    /// files container.
+    Tmpfs,
+}
+
+impl Backing {
+    /// What of an environment's memory the workspace must leave to programs in it, in bytes: else the memory limit would come
+    /// before the workspace's.
+    pub const TMPFS_MEMORY_RESERVE_BYTES: u64 = 256 << 20;
+
+    /// Whether the limits go together.
+    #[must_use]
+    pub fn allows(self, limits: &Limits) -> bool {
+        match self {
+            Self::Volume => true,
+            Self::Tmpfs => {
+                let needed = limits.workspace_bytes.checked_add(Self::TMPFS_MEMORY_RESERVE_BYTES);
+                needed.is_some_and(|needed| needed <= limits.memory_bytes)
+            }
+        }
+    }
+}
 
 /// Configuration of [`super::ContainerAdapter`].
 #[derive(Clone, Debug)]
@@ -31,6 +60,8 @@ pub struct ContainerConfig {
     pub files_image: String,
     /// How environments are isolated; only [`Mechanism::Docker`] can be started.
     pub mechanism: Mechanism,
+    /// What holds workspaces.
+    pub backing: Backing,
     /// User ids of commands. Each environment has its own: a function of its id, so that it is known after a restart too.
     pub uids: Range<u32>,
     /// Size of `/tmp` in bytes; charged to the environment's memory.
@@ -39,7 +70,7 @@ pub struct ContainerConfig {
     pub shm_bytes: u64,
     /// Open files of one process of a command.
     pub open_files_max: u64,
-    /// Memory of the files container in bytes.
+    /// Memory of the files container in bytes; with [`Backing::Tmpfs`] the workspace comes on top.
     pub files_memory_bytes: u64,
     /// How long making an environment may take in all.
     pub provision_budget: Duration,
@@ -63,6 +94,7 @@ impl ContainerConfig {
             execution_image: "leasehold/execution:dev".to_owned(),
             files_image: "leasehold/files:dev".to_owned(),
             mechanism: Mechanism::Docker,
+            backing: Backing::Volume,
             uids: 1_000_000_000..2_000_000_000,
             tmp_bytes: 256 << 20,
             shm_bytes: 64 << 20,

@@ -18,6 +18,7 @@ use guest::protocol::files::{FilesErrorCode, Quota, Request, Response, Usage};
 use tokio::sync::{Semaphore, watch};
 
 use super::cli_error::CliError;
+use super::config::Backing;
 use super::engine::Engine;
 use super::files::{FilesChannel, FilesFailure};
 use super::link::LinkEnd;
@@ -48,6 +49,7 @@ pub(super) struct Environment {
     pub(super) handle: EnvironmentHandle,
     pub(super) uid: u32,
     pub(super) nonce: Vec<u8>,
+    backing: Backing,
     pub(super) sandbox_name: String,
     pub(super) files_name: String,
     pub(super) volume_name: String,
@@ -84,6 +86,7 @@ impl Environment {
         handle: EnvironmentHandle,
         uid: u32,
         nonce: Vec<u8>,
+        backing: Backing,
     ) -> Self {
         let id = spec.environment_id;
         Self {
@@ -92,6 +95,7 @@ impl Environment {
             handle,
             uid,
             nonce,
+            backing,
             sandbox_name: naming::sandbox_container(id),
             files_name: naming::files_container(id),
             volume_name: naming::workspace_volume(id),
@@ -227,6 +231,14 @@ impl Environment {
         }
         *slot = None;
         let lost = PortError::Lost { cause: InterruptCause::FilesLost };
+        // A workspace in memory is charged to the container that died, and gone once nobody has it mounted.
+        if self.backing == Backing::Tmpfs {
+            match self.engine.container(&self.files_name).await {
+                Ok(Some(state)) if state.running => {}
+                Ok(_) => return Err(self.set_gone(lost)),
+                Err(error) => return Err(error.to_port()),
+            }
+        }
         match self.engine.start(&self.files_name).await {
             Ok(()) => {}
             Err(CliError::Gone) => return Err(self.set_gone(lost)),

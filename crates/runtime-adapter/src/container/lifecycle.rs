@@ -30,7 +30,7 @@ impl Inner {
     fn environment(&self, spec: EnvironmentSpec, handle: EnvironmentHandle) -> Arc<Environment> {
         let id = spec.environment_id;
         let (uid, nonce) = (self.config.uid(id), self.config.nonce(id));
-        Arc::new(Environment::new(Arc::clone(&self.engine), spec, handle, uid, nonce))
+        Arc::new(Environment::new(Arc::clone(&self.engine), spec, handle, uid, nonce, self.config.backing))
     }
 
     /// No two environments of this process share a user id: limits per user would be shared with it.
@@ -49,6 +49,9 @@ impl Inner {
         let _turn = self.lifecycle_turn(id).await;
         if self.environments().contains_key(&id) {
             return Err(PortError::Rejected { code: "environment_exists" });
+        }
+        if !self.config.backing.allows(&spec.limits) {
+            return Err(PortError::Rejected { code: "workspace_exceeds_memory" });
         }
         self.check_uid(id)?;
         self.engine.check_image(&spec.image_digest).await.map_err(CliError::to_port)?;
@@ -82,6 +85,7 @@ impl Inner {
         let volume = &environment.volume_name;
         let mut arguments = vec!["volume".to_owned(), "create".to_owned()];
         arguments.extend(labels(Role::Workspace));
+        arguments.extend(profile::volume(self.config.backing, &spec.limits));
         arguments.push(volume.clone());
         self.engine.cli.run(arguments).await.map_err(CliError::to_port)?;
         crash_points.reach("after_volume");
@@ -90,7 +94,8 @@ impl Inner {
             let name = &environment.files_name;
             let labels = labels(Role::Files);
             let image = &self.files_image;
-            let arguments = profile::files(&self.config, &self.private, image, name, volume, labels);
+            let arguments =
+                profile::files(&self.config, &self.private, &spec.limits, image, name, volume, labels);
             self.engine.cli.run(arguments).await.map_err(CliError::to_port)?;
             crash_points.reach("after_files");
             environment.open_files(true).await

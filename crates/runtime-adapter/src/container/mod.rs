@@ -42,7 +42,7 @@ use async_trait::async_trait;
 use events::ids::EnvironmentId;
 use events::spec::{ImageDigest, Mechanism};
 
-pub use config::ContainerConfig;
+pub use config::{Backing, ContainerConfig};
 pub use probe::{Probe, probe};
 
 use cli::Cli;

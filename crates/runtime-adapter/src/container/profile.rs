@@ -4,7 +4,7 @@ use std::path::Path;
 
 use events::spec::{ImageDigest, Limits};
 
-use super::config::ContainerConfig;
+use super::config::{Backing, ContainerConfig};
 use super::private::PrivateFiles;
 
 /// What of a file's size limit the command may go beyond the workspace's own limit, so that the quota, not a signal, is
@@ -16,6 +16,37 @@ const FILES_PIDS_MAX: u64 = 128;
 /// The largest file a command may write.
 pub(super) const fn file_size_max(limits: &Limits) -> u64 {
     limits.workspace_bytes.saturating_add(FSIZE_SLACK_BYTES)
+}
+
+/// Beyond the limits, so that a workspace that is full is seen to be over them: pages, and inodes with those of ours.
+const TMPFS_SLACK_BYTES: u64 = 1 << 20;
+const TMPFS_SLACK_INODES: u64 = 16;
+
+/// What a files container needs beside the pages of a workspace in memory, at least; its baseline of many files more.
+const FILES_OWN_BYTES: u64 = 64 << 20;
+const BASELINE_INODES: u64 = 100_000;
+const BASELINE_INODE_BYTES: u64 = 256;
+
+/// What the workspace's volume is made with.
+pub(super) fn volume(backing: Backing, limits: &Limits) -> Vec<String> {
+    let Backing::Tmpfs = backing else { return Vec::new() };
+    let size = limits.workspace_bytes.saturating_add(TMPFS_SLACK_BYTES);
+    let inodes = limits.inodes_max.saturating_add(TMPFS_SLACK_INODES);
+    let options = format!("o=size={size},nr_inodes={inodes},uid=0,gid=0,mode=1777,nosuid,nodev");
+    let options = ["type=tmpfs".to_owned(), "device=tmpfs".to_owned(), options];
+    options.into_iter().flat_map(|option| ["--opt".to_owned(), option]).collect()
+}
+
+/// Pages of a workspace in memory are charged to whoever wrote them, the files container for what the API writes.
+fn files_memory_bytes(config: &ContainerConfig, limits: &Limits) -> u64 {
+    match config.backing {
+        Backing::Volume => config.files_memory_bytes,
+        Backing::Tmpfs => {
+            let baseline = limits.inodes_max.saturating_sub(BASELINE_INODES) * BASELINE_INODE_BYTES;
+            let needed = limits.workspace_bytes.saturating_add(FILES_OWN_BYTES).saturating_add(baseline);
+            needed.max(config.files_memory_bytes)
+        }
+    }
 }
 
 /// What both containers have in common: no right that is not named, nothing writable that is not mounted, no network, no log
@@ -86,13 +117,14 @@ pub(super) fn sandbox(
 pub(super) fn files(
     config: &ContainerConfig,
     private: &PrivateFiles,
+    limits: &Limits,
     image: &ImageDigest,
     name: &str,
     volume: &str,
     labels: Vec<String>,
 ) -> Vec<String> {
-    let mut arguments =
-        common(name, &private.files_seccomp(), volume, FILES_PIDS_MAX, config.files_memory_bytes);
+    let memory_bytes = files_memory_bytes(config, limits);
+    let mut arguments = common(name, &private.files_seccomp(), volume, FILES_PIDS_MAX, memory_bytes);
     let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
     for capability in ["DAC_OVERRIDE", "CHOWN", "FOWNER"] {
         add("--cap-add", capability.to_owned());

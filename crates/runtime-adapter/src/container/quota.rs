@@ -21,8 +21,8 @@ const POLL_MIN: Duration = Duration::from_millis(25);
 /// How the time between looks grows while nothing changes.
 const BACK_OFF_MIN: Duration = Duration::from_millis(250);
 const BACK_OFF_MAX: Duration = Duration::from_secs(1);
-/// A look never takes more than this part of the time: large trees are looked at less often.
-const COST_FACTOR: u32 = 4;
+/// A look takes at most one part in three of the time: large trees are looked at less often.
+const COST_FACTOR: u32 = 2;
 /// What a program may suddenly do, per second, after doing nothing.
 const BURST: Used = Used { bytes: 4 << 30, inodes: 400_000 };
 /// How long one look may take before it counts as impossible; the guest's own bounds are shorter.
@@ -212,7 +212,7 @@ mod tests {
         let mut pace = pace(64 * MIB, 63 * MIB);
         assert_eq!(pace.wait(), POLL_MIN);
         pace.cost = Duration::from_millis(30);
-        assert_eq!(pace.wait(), Duration::from_millis(120));
+        assert_eq!(pace.wait(), Duration::from_millis(60));
         pace.cost = Duration::ZERO;
         pace.last = (Instant::now(), used(0));
         pace.rate = used(640 * MIB);

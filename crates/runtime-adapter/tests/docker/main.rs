@@ -5,6 +5,7 @@
 mod engine;
 mod faults;
 mod profile;
+mod tmpfs;
 
 use events::ids::{LogId, NodeId};
 use futures::future::BoxFuture;

@@ -257,6 +257,7 @@ async fn runtime(config: &Config, foundation: &Foundation, data_dir: &Path) -> R
             settings.execution_image.clone_from(&config.image);
             settings.files_image.clone_from(&config.files_image);
             settings.mechanism = mechanism;
+            settings.backing = config.backing;
             settings.provision_budget = config.provision_budget;
             settings.state_dir = Some(data_dir.to_path_buf());
             settings.crash_points = CrashPoints::armed(config.crash_point.as_deref());

@@ -1,6 +1,7 @@
 //! `limits.toml`: the operator's limits of one environment, each with a default and a ceiling (decision D10).
 
 use events::spec::Limits;
+use runtime_adapter::container::Backing;
 
 use super::read::{Origin, Reader};
 use super::values;
@@ -13,6 +14,8 @@ pub struct LimitsConfig {
     pub defaults: Limits,
     /// The most that a lease may ask for.
     pub ceilings: Limits,
+    /// What holds workspaces: in memory they must leave room to programs.
+    pub backing: Backing,
 }
 
 const GIB: u64 = 1 << 30;
@@ -58,7 +61,7 @@ const FIELDS: [Field; 6] = [
 
 impl Default for LimitsConfig {
     fn default() -> Self {
-        Self { defaults: DEFAULTS, ceilings: CEILINGS }
+        Self { defaults: DEFAULTS, ceilings: CEILINGS, backing: Backing::Volume }
     }
 }
 
@@ -87,6 +90,13 @@ impl LimitsConfig {
                 });
             }
             *field(&mut limits) = value;
+        }
+        if !self.backing.allows(&limits) {
+            let reserve = Backing::TMPFS_MEMORY_RESERVE_BYTES;
+            return Err(ServiceError::Invalid {
+                pointer: "/limits/workspace_bytes".to_owned(),
+                detail: format!("must leave {reserve} bytes of memory_bytes: workspaces are held in memory"),
+            });
         }
         Ok(limits)
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use events::spec::Mechanism;
 use policy::Tier1Config;
+use runtime_adapter::container::Backing;
 
 pub use limits::LimitsConfig;
 pub use read::{Fault, Faults, Origin, Sources};
@@ -74,6 +75,8 @@ pub struct Config {
     pub image: String,
     /// Local reference of the files image.
     pub files_image: String,
+    /// What holds workspaces.
+    pub backing: Backing,
     /// The engine's address, when it is not the default one.
     pub engine_host: Option<String>,
     /// Longest time to make an environment.
@@ -122,6 +125,7 @@ impl Config {
             database: database(&mut read),
             image: read.take("image", values::text),
             files_image: read.take("files_image", values::text),
+            backing: read.take("backing", values::backing),
             engine_host: read.take_optional("engine_host", values::text),
             provision_budget: read.take("provision_budget_seconds", |raw| values::seconds(raw, 1, 60)),
             environment_cap: read.take("environment_cap_seconds", |raw| values::seconds(raw, 5, 86_400)),
@@ -139,7 +143,8 @@ impl Config {
             crash_point: read.take_optional("crash_point", values::text),
         };
         check(&config, &mut read);
-        read.finish(config)
+        let limits = LimitsConfig { backing: config.backing, ..config.limits };
+        read.finish(Self { limits, ..config })
     }
 }
 
@@ -200,6 +205,10 @@ fn check(config: &Config, read: &mut read::Reader<'_>) {
             read.fault("listen", "auth_mode = dev listens on loopback only");
         }
         AuthMode::Dev => {}
+    }
+    if !config.backing.allows(&config.limits.defaults) {
+        let why = "tmpfs needs a default of memory_bytes that is 256 MiB above that of workspace_bytes";
+        read.fault("backing", why);
     }
     if config.crash_point.is_some() && !cfg!(debug_assertions) {
         read.fault("crash_point", "exists in debug builds only");
@@ -282,6 +291,23 @@ mod tests {
         assert!(faults(&token).contains(&"mechanism".to_owned()));
         let microvm = variables(&[("LEASEHOLD_MECHANISM", "microvm")]);
         assert_eq!(faults(&microvm), ["mechanism"]);
+    }
+
+    #[test]
+    fn a_workspace_in_memory_needs_limits_that_fit() {
+        let mut sources = variables(&[("LEASEHOLD_BACKING", "tmpfs")]);
+        assert_eq!(faults(&sources), ["backing"], "the defaults are made for a disk");
+        sources.limits_file = Some("[workspace_bytes]\ndefault = 1073741824\n".to_owned());
+        let config = Config::load(&sources).unwrap();
+        assert_eq!((config.backing, config.limits.backing), (Backing::Tmpfs, Backing::Tmpfs));
+        let asks = |workspace_bytes, memory_bytes| crate::api::LimitsRequest {
+            workspace_bytes: Some(workspace_bytes),
+            memory_bytes: Some(memory_bytes),
+            ..crate::api::LimitsRequest::default()
+        };
+        assert!(config.limits.resolve(&asks(1 << 30, (1 << 30) + (256 << 20))).is_ok());
+        assert!(config.limits.resolve(&asks(1 << 30, (1 << 30) + (256 << 20) - 1)).is_err());
+        assert_eq!(faults(&variables(&[("LEASEHOLD_BACKING", "disk")])), ["backing"]);
     }
 
     #[test]

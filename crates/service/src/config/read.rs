@@ -193,6 +193,7 @@ fallbacks! {
     super::AuthMode => Self::Dev,
     super::LogFormat => Self::Pretty,
     events::spec::Mechanism => Self::Docker,
+    runtime_adapter::container::Backing => Self::Volume,
     std::net::SocketAddr => Self::from(([127, 0, 0, 1], 0)),
     std::path::PathBuf => Self::new(),
     std::time::Duration => Self::ZERO,

@@ -35,6 +35,11 @@ pub const SETTINGS: &[Setting] = &[
     unset("database_audit_url", "PostgreSQL as role leasehold_audit"),
     setting("image", "leasehold/execution:dev", "local reference of the execution image"),
     setting("files_image", "leasehold/files:dev", "local reference of the files image"),
+    setting(
+        "backing",
+        "volume",
+        "what holds a workspace: volume (on disk, limits watched) or tmpfs (in memory, limits exact)",
+    ),
     unset("engine_host", "address of the container engine, as its command line takes it"),
     setting("provision_budget_seconds", "30", "longest time to make an environment, at most 60"),
     setting("environment_cap_seconds", "3600", "longest life of an environment and of a lease"),

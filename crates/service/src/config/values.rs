@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use events::spec::Mechanism;
+use runtime_adapter::container::Backing;
 
 use super::read::Raw;
 use super::{AuthMode, LogFormat, Profile};
@@ -41,6 +42,10 @@ pub(super) fn log_format(raw: &Raw) -> Result<LogFormat, String> {
 pub(super) fn mechanism(raw: &Raw) -> Result<Mechanism, String> {
     let all = [Mechanism::Docker, Mechanism::Gvisor, Mechanism::Microvm, Mechanism::Fake];
     choice(raw, &all.map(|mechanism| (mechanism.as_str(), mechanism)))
+}
+
+pub(super) fn backing(raw: &Raw) -> Result<Backing, String> {
+    choice(raw, &[("volume", Backing::Volume), ("tmpfs", Backing::Tmpfs)])
 }
 
 pub(super) fn socket_address(raw: &Raw) -> Result<SocketAddr, String> {

@@ -3,8 +3,8 @@
 //! ```text
 //! bench FILE.json [P1 P2 ...]
 //! ```
-//! P1, P13 and P15 come from runtime-adapter's `dispatch_bench`, P5 to P7 from event-log's `append_bench` (both are examples of
-//! their crates, run as programs and merged here); P2 and P3 drive a `leasehold` process over HTTP. A table goes to standard output,
+//! P1, P13 and P15 come from runtime-adapter's `dispatch_bench`, P5 to P7 from event-log's `append_bench`, P11 from guest's
+//! `scan_bench` (examples of their crates, run as programs and merged here); P2 and P3 drive a `leasehold` process over HTTP. A table goes to standard output,
 //! the same with facts of the machine to FILE.json. Exits with 1 when a goal is missed, and fails when a result is not right.
 
 mod figures;
@@ -23,13 +23,14 @@ type Failure = Box<dyn std::error::Error>;
 const DISPATCH: [&str; 3] = ["P1", "P13", "P15"];
 const HTTP: [&str; 2] = ["P2", "P3"];
 const APPEND: [&str; 3] = ["P5", "P6", "P7"];
+const SCAN: [&str; 1] = ["P11"];
 
 #[tokio::main]
 async fn main() -> Result<ExitCode, Failure> {
     let mut arguments = std::env::args().skip(1);
     let file = arguments.next().ok_or("usage: bench FILE.json [P1 P2 ...]")?;
     let asked: Vec<String> = arguments.collect();
-    let known = [&DISPATCH[..], &HTTP[..], &APPEND[..]].concat();
+    let known = [&DISPATCH[..], &HTTP[..], &APPEND[..], &SCAN[..]].concat();
     if let Some(unknown) = asked.iter().find(|name| !known.contains(&name.as_str())) {
         return Err(format!("there is no measure {unknown}; there are {}", known.join(" ")).into());
     }
@@ -45,6 +46,9 @@ async fn main() -> Result<ExitCode, Failure> {
     }
     if APPEND.iter().any(|name| wanted(name)) {
         measures.extend(programs::append()?);
+    }
+    if SCAN.iter().any(|name| wanted(name)) {
+        measures.extend(programs::scan()?);
     }
     measures.retain(|measure| wanted(measure.name));
     measures.sort_by_key(|measure| known_order(measure.name));

@@ -102,6 +102,35 @@ fn append_measure(measure: &Value, runs: usize) -> Result<Measure, Failure> {
     })
 }
 
+/// P11: both looks at a large tree in which nothing has changed. The change scan must read no content.
+pub(crate) fn scan() -> Result<Vec<Measure>, Failure> {
+    eprintln!("bench: P11: scans beside find");
+    let report = example("scan_bench", &[])?;
+    let missing = || format!("scan_bench answered {report}");
+    if report["content_bytes"] != 0 {
+        return Err(format!("unchanged files were read: {report}").into());
+    }
+    let runs = report["rounds"].as_u64().ok_or_else(missing)?.try_into()?;
+    let figures = |field: &str| -> Option<Figures> {
+        let of = |name| number(report.get(field), name);
+        Some(Figures { median: of("median")?, min: of("min")?, max: of("max")?, runs })
+    };
+    let rows = [("change scan", "diff_us"), ("quota's look", "measure_us")];
+    rows.into_iter()
+        .map(|(what, field)| {
+            Ok(Measure {
+                name: "P11",
+                what: format!("{what}, 100k files, nothing changed"),
+                against: "find -printf".to_owned(),
+                unit: Unit::Microseconds,
+                ours: figures(field).ok_or_else(missing)?,
+                reference: figures("find_us").ok_or_else(missing)?,
+                goal: Goal::TimeAtMost(1.3),
+            })
+        })
+        .collect()
+}
+
 fn number(object: Option<&Value>, field: &str) -> Option<f64> {
     object?.get(field)?.as_f64()
 }
