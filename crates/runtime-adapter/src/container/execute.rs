@@ -226,7 +226,7 @@ fn exit_outcome(
 /// Ends a command that does not end by itself, with its partial output complete.
 async fn kill(environment: &Arc<Environment>, command: &ExecutionCommand, followed: &mut Followed) {
     // Within milliseconds; stopping the container takes longer, but ends what escaped the tree as well.
-    followed.channel.control(ToGuest::Kill { stream: followed.stream_id() });
+    followed.channel.control(&ToGuest::Kill { stream: followed.stream_id() });
     if command.background {
         let ended = followed.drain(TREE_KILL_DEADLINE, true).await;
         if ended && followed.exited.is_some_and(|exited| exited.clean) {

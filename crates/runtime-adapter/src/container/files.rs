@@ -137,8 +137,8 @@ impl Exchange {
     }
 
     /// Sends a data frame of the request.
-    pub(super) fn data(&self, frame: Request) {
-        self.channel.link.data(&frame);
+    pub(super) fn data(&self, frame: &Request) {
+        self.channel.link.data(frame);
     }
 }
 

@@ -132,8 +132,8 @@ impl SpawnChannel {
     }
 
     /// Sends a control frame of a command (kill) or of the connection.
-    pub(super) fn control(&self, frame: ToGuest) {
-        self.link.control(&frame);
+    pub(super) fn control(&self, frame: &ToGuest) {
+        self.link.control(frame);
     }
 
     /// Sends standard input in order.

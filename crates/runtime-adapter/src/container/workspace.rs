@@ -220,7 +220,7 @@ async fn send(
         if credit > 0 && !pending.is_empty() {
             let piece = pending.split_to(pending.len().min(credit).min(MAX_DATA_BYTES));
             credit -= piece.len();
-            exchange.data(Request::WriteData { id, bytes: piece.to_vec() });
+            exchange.data(&Request::WriteData { id, bytes: piece.to_vec() });
             continue;
         }
         let wants_more = source_open && pending.is_empty();
@@ -236,7 +236,7 @@ async fn send(
                 Some(piece) => pending = piece?,
                 None => {
                     source_open = false;
-                    exchange.data(Request::WriteEnd { id });
+                    exchange.data(&Request::WriteEnd { id });
                 }
             },
         }
