@@ -38,21 +38,36 @@ pub(crate) fn detached(
     })
 }
 
-/// Runs work to its end even when the caller stops waiting for it: the caller's own task does it for as long as it waits,
-/// which saves it two changes of task, and a task of the work's own does the rest.
-///
-/// A caller that neither waits nor lets go holds the work up.
+/// Runs work to its end even when the caller stops waiting for it.
 ///
 /// # Errors
 /// The work panicked, which has been logged.
-pub(crate) fn to_end<T: Send + 'static>(
+pub(crate) async fn to_end<T: Send + 'static>(
+    name: &'static str,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<T, Panicked> {
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    detached(name, async move {
+        // A caller that has gone away does not want the value.
+        let _ = sender.send(work.await);
+    });
+    receiver.await.map_err(|_| Panicked)
+}
+
+/// The same, done by the caller's own task for as long as it waits, which saves it two changes of task; a task of the work's
+/// own does the rest. Only for callers that do nothing but wait: one that neither waits nor lets go holds the work up, and
+/// everything that the work holds.
+///
+/// # Errors
+/// The work panicked, which has been logged.
+pub(crate) fn to_end_here<T: Send + 'static>(
     name: &'static str,
     work: impl Future<Output = T> + Send + 'static,
 ) -> ToEnd<T> {
     ToEnd { name, work: Some(Box::pin(AssertUnwindSafe(work).catch_unwind())), runtime: None }
 }
 
-/// See [`to_end`].
+/// See [`to_end_here`].
 pub(crate) struct ToEnd<T: Send + 'static> {
     name: &'static str,
     work: Option<Work<T>>,
@@ -105,6 +120,8 @@ mod tests {
     async fn a_panic_is_told_to_who_waits_and_to_nobody_else() {
         assert_eq!(to_end("sound", async { 7 }).await.ok(), Some(7));
         assert!(to_end("broken", async { panic!("on purpose") }).await.is_err());
+        assert_eq!(to_end_here("sound", async { 7 }).await.ok(), Some(7));
+        assert!(to_end_here("broken", async { panic!("on purpose") }).await.is_err());
         assert!(detached("broken", async { panic!("on purpose") }).await.is_ok());
     }
 
@@ -112,7 +129,7 @@ mod tests {
     async fn work_that_has_begun_goes_on_without_its_caller() {
         let (go, gone) = tokio::sync::oneshot::channel::<()>();
         let (sender, ended) = tokio::sync::oneshot::channel();
-        let mut work = Box::pin(to_end("abandoned", async move {
+        let mut work = Box::pin(to_end_here("abandoned", async move {
             let _ = gone.await;
             let _ = sender.send(7);
         }));
@@ -125,7 +142,7 @@ mod tests {
     #[tokio::test]
     async fn work_that_never_began_never_runs() {
         let (sender, ended) = tokio::sync::oneshot::channel::<()>();
-        drop(to_end("forgotten", async move { sender.send(()) }));
+        drop(to_end_here("forgotten", async move { sender.send(()) }));
         assert!(ended.await.is_err());
     }
 

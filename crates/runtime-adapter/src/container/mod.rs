@@ -57,7 +57,7 @@ use crate::ports::{
     Cancel, EnvironmentHandle, EnvironmentSpec, ExecuteError, ExecutionCommand, ExecutionEnvironment,
     ExecutionResult, OutputSink, PortError, StdinSource,
 };
-use crate::supervise::{Task, task, to_end};
+use crate::supervise::{Task, task, to_end, to_end_here};
 
 /// The adapter over a container engine. Clones share everything.
 #[derive(Clone)]
@@ -196,7 +196,7 @@ impl ExecutionEnvironment for ContainerAdapter {
             let _turn = turn;
             execute::run(&environment, &inner.config, command, stdin, sink, cancel).await
         };
-        to_end("command", run).await.unwrap_or(Err(ExecuteError::Port(INTERNAL)))
+        to_end_here("command", run).await.unwrap_or(Err(ExecuteError::Port(INTERNAL)))
     }
 
     async fn destroy(&self, environment_id: EnvironmentId) -> Result<(), PortError> {
