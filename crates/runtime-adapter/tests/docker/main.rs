@@ -19,7 +19,7 @@ use uuid::Uuid;
 /// may be used.
 fn config(mechanism: Mechanism) -> ContainerConfig {
     let mut config = ContainerConfig::new(LogId(Uuid::now_v7()), 0, NodeId(Uuid::now_v7()));
-    config.mechanism = mechanism; config.execution_image = "x-gv-execution:dev".into(); config.files_image = "x-gv-files:dev".into();
+    config.mechanism = mechanism;
     config.gvisor_allow_host_network = true;
     config
 }
