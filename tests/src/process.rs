@@ -36,7 +36,7 @@ pub struct Service {
 /// How to start it.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// `docker` or `fake`.
+    /// `docker`, `gvisor` or `fake`.
     pub mechanism: &'static str,
     /// Abort at this named point (debug builds).
     pub crash_point: Option<&'static str>,
@@ -51,6 +51,12 @@ impl Options {
     #[must_use]
     pub fn docker() -> Self {
         Self { mechanism: "docker", ..Self::default() }
+    }
+
+    /// Real containers on gVisor's kernel.
+    #[must_use]
+    pub fn gvisor() -> Self {
+        Self { mechanism: "gvisor", ..Self::default() }
     }
 }
 

@@ -43,7 +43,7 @@ use events::spec::{ImageDigest, Mechanism};
 
 pub use config::ContainerConfig;
 pub use gvisor::GvisorFacts;
-pub use probe::{Probe, probe};
+pub use probe::{Probe, probe, probe_gvisor};
 
 use cli::Cli;
 use cli_error::CliError;
