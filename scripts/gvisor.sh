@@ -90,7 +90,8 @@ ensure_runsc_package() {
     newest=$(newest_runsc)
     if ! version_is_enough "$newest"; then
       remove_runsc_source
-      without_gvisor "the package mirror offers no runsc from $RUNSC_MINIMUM on" || return
+      remember_verdict "the package mirror offers no runsc from $RUNSC_MINIMUM on"
+      without_gvisor "$(gvisor_verdict)" || return
     fi
   fi
   # An explicit version: pins of the machine's owner against its suite do not matter to this one package.
@@ -112,13 +113,8 @@ runsc_source_line() {
   sed -E "s/^deb (\[[^]]*)\]/deb \1 target=Packages arch=$(dpkg --print-architecture)]/; s/ [^ ]+ main\$/ $RUNSC_SUITE main/" <<<"$main"
 }
 
-add_runsc_source() {
-  local line
-  [[ $(sed -n 's/^ID=//p' /etc/os-release) == debian ]] ||
-    without_gvisor "this distribution offers no runsc from $RUNSC_MINIMUM on" || return
-  line=$(runsc_source_line) || without_gvisor "apt knows no source of this distribution" || return
-  # The pin first: at no moment may the suite be open.
-  as_root tee -- "$RUNSC_PIN" >/dev/null <<PIN
+runsc_pin() {
+  cat <<PIN
 # Made by Leasehold's set-up, removed by ./dev clean --host: of $RUNSC_SUITE, runsc and nothing else.
 Package: *
 Pin: release o=Debian,n=$RUNSC_SUITE
@@ -128,7 +124,18 @@ Package: runsc
 Pin: release o=Debian,n=$RUNSC_SUITE
 Pin-Priority: 990
 PIN
-  as_root tee -- "$RUNSC_SOURCE" >/dev/null <<<"$line"
+}
+
+add_runsc_source() {
+  local line
+  [[ $(sed -n 's/^ID=//p' /etc/os-release) == debian ]] ||
+    without_gvisor "this distribution offers no runsc from $RUNSC_MINIMUM on" || return
+  line=$(runsc_source_line) || without_gvisor "apt knows no source of this distribution" || return
+  # The pin first: at no moment may the suite be open.
+  if ! { as_root tee -- "$RUNSC_PIN" >/dev/null <<<"$(runsc_pin)" && as_root tee -- "$RUNSC_SOURCE" >/dev/null <<<"$line"; }; then
+    remove_runsc_source
+    without_gvisor "the package source cannot be written to /etc/apt" || return
+  fi
   if ! apt_install update -o "Dir::Etc::sourcelist=$RUNSC_SOURCE" -o Dir::Etc::sourceparts=- -o APT::Get::List-Cleanup=0; then
     remove_runsc_source
     without_gvisor "the mirror's suite $RUNSC_SUITE cannot be read: see .leasehold/apt.log" || return
@@ -195,13 +202,18 @@ find_engine_config() {
     --add-runtime*) without_gvisor "the engine has its runtimes on its command line: add runsc there" || return ;;
     esac
   done
+  # What a link leads to is replaced, not the link.
+  ENGINE_CONFIG=$(readlink -m -- "$ENGINE_CONFIG")
 }
 
 # Replaces the engine's configuration by what a jq program makes of it, in one step, after the engine's own check.
 change_engine_config() { # jq arguments...
   local new="$ENGINE_CONFIG.leasehold-new"
   as_root mkdir -p -- "$(dirname -- "$ENGINE_CONFIG")"
-  { if [[ -e $ENGINE_CONFIG ]]; then as_root cat -- "$ENGINE_CONFIG"; else echo '{}'; fi } | jq "$@" | as_root tee -- "$new" >/dev/null || return
+  { if [[ -e $ENGINE_CONFIG ]]; then as_root cat -- "$ENGINE_CONFIG"; else echo '{}'; fi } | jq "$@" | as_root tee -- "$new" >/dev/null || {
+    as_root rm -f -- "$new"
+    return 1
+  }
   if [[ -e $ENGINE_CONFIG ]]; then
     as_root chmod --reference="$ENGINE_CONFIG" -- "$new"
     as_root chown --reference="$ENGINE_CONFIG" -- "$new"
@@ -236,8 +248,10 @@ register_runsc() { # arguments as a JSON array
   fi
   # shellcheck disable=SC2016 # jq's own variables
   change_engine_config --arg path "$path" --argjson arguments "$1" \
-    '.runtimes.runsc = {path: $path} + (if $arguments == [] then {} else {runtimeArgs: $arguments} end)' ||
-    without_gvisor "$ENGINE_CONFIG cannot be extended: see .leasehold/runsc-trial.log" || return
+    '.runtimes.runsc = {path: $path} + (if $arguments == [] then {} else {runtimeArgs: $arguments} end)' || {
+    registered_runsc >/dev/null || as_root rm -f -- "$HOST_STATE/daemon.json.before" "$HOST_STATE/runsc-registered"
+    without_gvisor "$ENGINE_CONFIG cannot be extended" || return
+  }
   reload_engine
   if ! wait_until "$RUNSC_RELOAD_SECONDS" runsc_is_registered_as "$(jq -cn --arg path "$path" --argjson arguments "$1" '[$path, $arguments]')"; then
     unregister_runsc
