@@ -2,7 +2,7 @@
 //! until the environment answers again (`docker kill` and `docker start`), 64 MiB into and out of the workspace (`cat` through
 //! `docker exec`), a new environment (`docker run`). Prints one JSON object; durations in microseconds (medians unless named otherwise).
 //!
-//! `cargo run --release -p runtime-adapter --example dispatch_bench [COMMANDS] [ENVIRONMENTS]`
+//! `cargo run --release -p runtime-adapter --example dispatch_bench [COMMANDS] [ENVIRONMENTS] [docker | gvisor]`
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use events::event::command::{Evidence, KillReason};
 use events::ids::{CommandId, EnvironmentId, Epoch, LogId, NodeId, RunId, TenantId};
-use events::spec::Limits;
+use events::spec::{Limits, Mechanism};
 use events::time::Timestamp;
 use futures::StreamExt as _;
 use policy::WorkspacePath;
@@ -169,11 +169,21 @@ fn quantile_us(durations: &mut [Duration], percent: usize) -> u64 {
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
-    let mut counts = std::env::args().skip(1).map(|word| word.parse::<usize>());
+    let mut counts = std::env::args().skip(1).take(2).map(|word| word.parse::<usize>());
+    let mechanism = match std::env::args().nth(3).as_deref() {
+        None | Some("docker") => Mechanism::Docker,
+        Some("gvisor") => Mechanism::Gvisor,
+        Some(_) => return Err("the mechanism is docker or gvisor".into()),
+    };
     let commands = counts.next().transpose()?.unwrap_or(500);
     let environments = counts.next().transpose()?.unwrap_or(10);
     let now = Timestamp::try_from_unix_micros(1_767_225_600_000_000)?;
-    let config = ContainerConfig::new(LogId(Uuid::now_v7()), 0, NodeId(Uuid::now_v7()));
+    let mut config = ContainerConfig::new(LogId(Uuid::now_v7()), 0, NodeId(Uuid::now_v7()));
+    config.mechanism = mechanism;
+    config.gvisor_allow_host_network = true;
+    // What the reference runs in, too.
+    let runtime =
+        if mechanism == Mechanism::Gvisor { config.gvisor_runtime.clone() } else { "runc".to_owned() };
     let adapter = ContainerAdapter::start(config, Arc::new(move || now)).await?;
 
     let (mut provision, mut destroy, mut run) = (Vec::new(), Vec::new(), Vec::new());
@@ -185,7 +195,7 @@ async fn main() -> Result<(), Failure> {
         adapter.destroy(handle.environment_id).await?;
         destroy.push(started.elapsed());
         let image = adapter.execution_image().as_str();
-        run.push(docker(&["run", "--rm", "--network", "none", image, "/bin/true"])?);
+        run.push(docker(&["run", "--rm", "--runtime", &runtime, "--network", "none", image, "/bin/true"])?);
     }
 
     let handle = adapter.provision(spec(&adapter, now.plus_ms(3_600_000))).await?;

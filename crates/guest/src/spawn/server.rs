@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use guest::protocol::spawn::{
-    COUNTER_INTERVAL_MS, Counters, ExitStatus, Exited, Output, StartCommand, ToGuest, ToHost,
+    COUNTER_INTERVAL_MS, CounterSource, Counters, ExitStatus, Exited, Output, StartCommand, ToGuest, ToHost,
 };
 use guest::protocol::{Decoder, HEARTBEAT_INTERVAL_MS, Hello, MISSED_HEARTBEATS};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, getpid};
 
+use super::census::Census;
 use super::children::{Children, timespec};
 use super::command::{Command, Violation};
 use super::counters::CounterFiles;
@@ -58,6 +59,7 @@ pub(super) struct Server {
     workspace: PathBuf,
     children: Children,
     counter_files: CounterFiles,
+    census: Census,
     input: Decoder<ToGuest>,
     writer: Writer,
     commands: BTreeMap<u32, Command>,
@@ -87,6 +89,7 @@ impl Server {
             workspace,
             children,
             counter_files,
+            census: Census::default(),
             input: Decoder::new(),
             writer,
             commands: BTreeMap::new(),
@@ -294,7 +297,7 @@ impl Server {
         } else if self.commands.len() >= MAX_COMMANDS {
             Err((Errno::AGAIN, "too many commands at once"))
         } else {
-            let before = self.counter_files.sample();
+            let before = self.sample();
             // What a finished command caused is no news to the next one: it goes ahead of `Started`.
             self.tell(before);
             self.start_with_pair(frame, command, before)
@@ -372,7 +375,7 @@ impl Server {
 
     /// Nothing of the command runs any more: report its end, hand over what is left in its pipes.
     fn finish(&mut self, stream: u32, mut exited: Exited) {
-        let now = self.counter_files.sample();
+        let now = self.sample();
         let Some(command) = self.commands.get_mut(&stream) else { return };
         command.link = None;
         command.stdin.end(stream, &mut self.writer);
@@ -416,7 +419,16 @@ impl Server {
             return;
         }
         self.next_sample = Instant::now() + Duration::from_millis(COUNTER_INTERVAL_MS);
-        self.tell(self.counter_files.sample());
+        if self.counter_files.source() == CounterSource::None {
+            self.census.sample(self.commands.values().filter_map(|command| command.processes_max));
+        }
+        self.tell(self.sample());
+    }
+
+    /// The counters now, with what only the census tells.
+    fn sample(&self) -> Counters {
+        let counters = self.counter_files.sample();
+        Counters { refused_forks: counters.refused_forks + self.census.in_a_row(), ..counters }
     }
 
     /// One turn of the search for deleted files, if one was asked for.

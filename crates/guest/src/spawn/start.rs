@@ -36,6 +36,7 @@ pub(super) fn start(
     Ok(Command {
         stream: frame.stream(),
         background: command.background,
+        processes_max: command.rlimits.nproc.map(|limit| (command.uid, limit)),
         shim,
         link: Some(nonblocking(link)?),
         reports: Decoder::new(),

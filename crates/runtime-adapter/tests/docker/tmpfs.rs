@@ -1,6 +1,7 @@
 //! Workspaces in memory: the kernel's own limits, and what goes with the files container.
 
 use events::event::command::InterruptCause;
+use events::spec::Mechanism;
 use runtime_adapter::container::Backing;
 use runtime_adapter::contract::{Call, Subject, check};
 use runtime_adapter::ports::{ExecuteError, PortError};
@@ -11,7 +12,7 @@ use super::subject_with;
 const MIB: u64 = 1 << 20;
 
 async fn subject() -> Subject {
-    subject_with(|config| config.backing = Backing::Tmpfs).await
+    subject_with(Mechanism::Docker, |config| config.backing = Backing::Tmpfs).await
 }
 
 runtime_adapter::contract_cases! { subject;
