@@ -73,14 +73,20 @@ pub(super) fn walk(
         }
         levels.pop();
         let Some(above) = levels.last() else { break };
-        let up = subdirectory(&current, c"..")?;
-        current = if identity(&fstat(&up)?) == above.identity {
-            up
-        } else {
-            match find_again(start, base, &path, &mut levels)? {
+        let up = match subdirectory(&current, c"..") {
+            Ok(up) => Some(up),
+            // It was removed while the walk was in it: nothing is above it any more.
+            Err(Errno::NOENT) => None,
+            Err(errno) => return Err(errno.into()),
+        };
+        let expected = above.identity;
+        let is_above = |up: &OwnedFd| fstat(up).is_ok_and(|stat| identity(&stat) == expected);
+        current = match up.filter(is_above) {
+            Some(up) => up,
+            None => match find_again(start, base, &path, &mut levels)? {
                 Some(directory) => directory,
                 None => break,
-            }
+            },
         };
     }
     Ok(())
@@ -96,7 +102,13 @@ fn read(
 ) -> Result<Level, Failure> {
     let path_bytes = path.len();
     let mut level = Level { path_bytes, identity: identity(&fstat(directory)?), pending: Vec::new() };
-    for entry in Dir::read_from(directory)? {
+    let entries = match Dir::read_from(directory) {
+        Ok(entries) => entries,
+        // Removed meanwhile, with all that was in it.
+        Err(Errno::NOENT) => return Ok(level),
+        Err(errno) => return Err(errno.into()),
+    };
+    for entry in entries {
         let entry = match entry {
             Ok(entry) => entry,
             // The directory itself was removed.

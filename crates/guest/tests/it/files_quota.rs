@@ -79,6 +79,34 @@ fn a_tree_that_moves_all_the_time_is_measured_and_nothing_else() {
 }
 
 #[test]
+fn a_tree_that_is_removed_meanwhile_is_measured() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let mut files = Files::open();
+    std::fs::write(files.at("kept"), "x").unwrap();
+    let root = files.path().to_owned();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::SeqCst) {
+                let mut path = root.join("t");
+                for _ in 0..30 {
+                    std::fs::create_dir(&path).unwrap();
+                    std::fs::create_dir(path.join("e")).unwrap();
+                    path.push("d");
+                }
+                std::fs::remove_dir_all(root.join("t")).unwrap();
+            }
+        });
+        for _ in 0..1_000 {
+            let (usage, complete) = files.measure(Quota::UNBOUNDED).unwrap();
+            assert!(complete && (1..=62).contains(&usage.inodes), "{usage:?}");
+        }
+        stop.store(true, Ordering::SeqCst);
+    });
+    assert_eq!(files.measure(Quota::UNBOUNDED).unwrap().0.inodes, 1);
+}
+
+#[test]
 fn fifty_thousand_levels_are_measured_and_removed() {
     let mut files = Files::open();
     let mut directory = std::fs::File::open(files.path()).unwrap();

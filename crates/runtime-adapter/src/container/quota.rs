@@ -27,7 +27,7 @@ const COST_FACTOR: u32 = 2;
 const BURST: Used = Used { bytes: 4 << 30, inodes: 400_000 };
 /// How long one look may take before it counts as impossible; the guest's own bounds are shorter.
 const LOOK_DEADLINE: Duration = Duration::from_secs(15);
-/// Looks in a row that failed for want of threads or descriptors before that counts as impossible.
+/// Looks in a row that failed for another reason than the tree before that counts as impossible.
 const FAILURES_MAX: u32 = 3;
 /// A file may grow this far beyond what is left: the quota, not a signal, is what stops it.
 const FILE_SLACK_BYTES: u64 = 64 * 1024;
@@ -67,11 +67,13 @@ pub(super) async fn excess(
         let measured = match shared_look(environment, files, spawn, allowance.ceiling(), began).await {
             Ok(measured) => measured,
             Err(FilesFailure::ChannelEnded) => return std::future::pending().await,
-            Err(FilesFailure::Refused(FilesErrorCode::Io)) if failures < FAILURES_MAX => {
+            Err(FilesFailure::Refused(FilesErrorCode::CannotMeasure) | FilesFailure::WrongAnswer) => None,
+            // Out of threads or descriptors for a moment.
+            Err(FilesFailure::Refused(_)) if failures < FAILURES_MAX => {
                 failures += 1;
                 continue;
             }
-            Err(FilesFailure::Refused(_) | FilesFailure::WrongAnswer) => None,
+            Err(FilesFailure::Refused(_)) => None,
         };
         failures = 0;
         if let Some(evidence) = allowance.excess(measured, started.elapsed()) {

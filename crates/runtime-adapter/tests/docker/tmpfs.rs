@@ -17,8 +17,7 @@ async fn subject() -> Subject {
 
 runtime_adapter::contract_cases! { subject;
     quota: bytes_over_the_limit_are_disk, inodes_over_the_limit_are_disk,
-        over_the_limit_removing_is_all_there_is, adding_in_spite_of_the_limit_ends_the_turns,
-        writes_over_the_limit_are_refused, a_full_workspace_can_be_read_and_emptied,
+        over_the_limit_removing_is_all_there_is, writes_over_the_limit_are_refused, a_full_workspace_can_be_read_and_emptied,
         a_background_command_over_the_limit_is_disk;
     limits: a_disk_filler_is_stopped_within_the_bound, a_program_that_ignores_the_full_disk_is_disk,
         fillers_of_every_kind_are_disk, room_taken_without_writing_counts,
