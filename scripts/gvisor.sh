@@ -181,11 +181,25 @@ ensure_runsc_registered() {
 
 # A container of our own image under runsc lists a directory.
 runsc_trial() {
-  local name="leasehold-runsc-trial-$$" shown
-  shown=$(timeout "$RUNSC_TRIAL_SECONDS" docker run --rm --name "$name" --runtime runsc --pull never --network none --read-only \
-    --cap-drop ALL --log-driver none --entrypoint /bin/ls "$EXECUTION_TAG" -l / 2>>"$SCRATCH/runsc-trial.log" </dev/null) || shown=""
+  local name="leasehold-runsc-trial-$$" id_file="$SCRATCH/runsc-trial.id" shown
+  mkdir -p -- "$SCRATCH"
+  rm -f -- "$id_file"
+  shown=$(timeout "$RUNSC_TRIAL_SECONDS" docker run --rm --name "$name" --cidfile "$id_file" --runtime runsc --pull never --network none \
+    --read-only --cap-drop ALL --log-driver none --entrypoint /bin/ls "$EXECUTION_TAG" -l / 2>>"$SCRATCH/runsc-trial.log" </dev/null) || shown=""
   docker rm --force "$name" >/dev/null 2>&1 || true
-  [[ $shown == *" bin"* ]]
+  if [[ $shown == *" bin"* ]]; then return; fi
+  [[ ! -s $id_file ]] || end_runsc_leftovers "$(<"$id_file")"
+  return 1
+}
+
+# A runsc that fails half-way through its start leaves processes that the engine knows nothing of; its own state knows them.
+end_runsc_leftovers() { # container id
+  local pid root
+  for pid in $(pgrep -f -- "^runsc-sandbox .*$1"); do
+    root=$(as_root cat -- "/proc/$pid/cmdline" | tr '\0' '\n' | sed -n 's/^--root=//p')
+    [[ -z $root ]] || as_root timeout 20 runsc --root="$root" delete --force "$1" >>"$SCRATCH/runsc-trial.log" 2>&1 || true
+  done
+  for pid in $(pgrep -f -- "^[^ ]*containerd-shim[^ ]* .*-id $1"); do as_root kill -KILL "$pid" 2>/dev/null || true; done
 }
 
 # Sets ENGINE_PID and ENGINE_CONFIG: the daemon on this machine, and the file that it reads again when told to.

@@ -30,17 +30,23 @@ mod gvisor {
     async fn memory_and_forks_are_limited_with_their_evidence() {
         let data = data_dir();
         let service = Service::start(data.path(), &Options::gvisor()).await;
-        let body = json!({ "ttl_seconds": 300, "limits": { "memory_bytes": 128 << 20, "pids_max": 64 } });
-        let (status, lease) = service.post(&format!("/v1/runs/{}/leases", Uuid::now_v7()), &body).await;
-        assert_eq!(status, 201, "{lease}");
-        for (program, reason, source) in [
-            ("import time; x = bytearray(1 << 30); time.sleep(60)", "MEMORY", "engine_event"),
+        for (limits, program, reason, source) in [
             (
+                json!({ "memory_bytes": 128 << 20 }),
+                "import time; x = bytearray(1 << 30); time.sleep(60)",
+                "MEMORY",
+                "engine_event",
+            ),
+            (
+                json!({ "pids_max": 64 }),
                 "import os, time\nwhile True:\n    try:\n        if os.fork() == 0: time.sleep(100)\n    except OSError: time.sleep(0.01)",
                 "PIDS",
                 "process_count",
             ),
         ] {
+            let body = json!({ "ttl_seconds": 300, "limits": limits });
+            let (status, lease) = service.post(&format!("/v1/runs/{}/leases", Uuid::now_v7()), &body).await;
+            assert_eq!(status, 201, "{lease}");
             let killed = service.run(&lease, &json!({ "argv": ["python3", "-c", program] })).await;
             assert_eq!(
                 (&killed["killed_by"], &killed["exit_code"], &killed["evidence"]["source"]),

@@ -10,9 +10,14 @@ use super::private::PrivateFiles;
 /// What of a file's size limit the command may go beyond the workspace's own limit, so that the quota, not a signal, is
 /// what stops it.
 const FSIZE_SLACK_BYTES: u64 = 64 * 1024;
-/// What gVisor itself needs of the container's processes: at a low limit its own kernel dies. The command's limit is set on the
-/// command there.
+/// What gVisor itself needs of the container's processes, besides what each process in it needs.
 const GVISOR_PIDS: u64 = 1024;
+/// What one busy process in gVisor costs in processes and threads of the host: one for every thread of gVisor's own that has run
+/// it (30 were seen with 200 busy processes on two processors). At the limit gVisor's kernel dies and the environment with it, so
+/// it is far above what the command's own limit, set on the command, lets happen.
+const GVISOR_PIDS_EACH: u64 = 32;
+/// The most for one sandbox: half of the process numbers that a small host has.
+const GVISOR_PIDS_MAX: u64 = 16_384;
 /// Processes of a files container: init, the guest and its helpers.
 const FILES_PIDS_MAX: u64 = 128;
 
@@ -52,6 +57,11 @@ fn files_memory_bytes(config: &ContainerConfig, limits: &Limits) -> u64 {
     }
 }
 
+/// The container's limit of processes under gVisor.
+fn host_pids(pids_max: u64) -> u64 {
+    pids_max.saturating_mul(GVISOR_PIDS_EACH).saturating_add(GVISOR_PIDS).min(GVISOR_PIDS_MAX)
+}
+
 /// What both containers have in common: no right that is not named, nothing writable that is not mounted, no network, no log
 /// driver, nothing restarted behind our back.
 fn common(name: &str, seccomp: &Path, volume: &str, pids_max: u64, memory_bytes: u64) -> Vec<String> {
@@ -89,7 +99,7 @@ pub(super) fn sandbox(
     labels: Vec<String>,
 ) -> Vec<String> {
     let is_gvisor = config.mechanism == Mechanism::Gvisor;
-    let pids_max = limits.pids_max + if is_gvisor { GVISOR_PIDS } else { 0 };
+    let pids_max = if is_gvisor { host_pids(limits.pids_max) } else { limits.pids_max };
     let mut arguments = common(name, &private.sandbox_seccomp(), volume, pids_max, limits.memory_bytes);
     let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
     if is_gvisor {

@@ -25,6 +25,7 @@ macro_rules! kernel_suite {
                 a_heredoc_then_another_command, many_files_do_not_matter_to_the_next_command,
                 memory_is_enforced_with_evidence, an_innocent_command_after_an_oom_is_left_alone,
                 slow_readers_cost_no_outcome, sparse_giants_do_not_hold_the_outcome, a_fork_flood_is_ended,
+                many_busy_processes_are_no_flood,
                 a_file_that_changes_while_read_is_refused, modes_and_sockets_through_the_port,
                 a_cancelled_process_is_gone, many_with_short_limits_do_not_deadlock,
                 killing_everything_reaches_only_ones_own;
@@ -237,6 +238,17 @@ pub async fn a_fork_flood_is_ended(subject: &Subject) {
         }
         _ => assert!(evidence.refused_forks.is_some_and(|refused| refused > 0)),
     }
+    assert_eq!(subject.sh(&handle, "echo on").await.stdout.head, b"on\n");
+}
+
+/// Many busy processes below the limit cost nobody their environment.
+pub async fn many_busy_processes_are_no_flood(subject: &Subject) {
+    let mut spec = subject.spec();
+    spec.limits.memory_bytes = 2 << 30;
+    let handle = subject.adapter.execution.provision(spec).await.expect("provisioned");
+    let script = "i=0; while [ $i -lt 80 ]; do (while :; do sleep 0.1; done) & i=$((i+1)); done; sleep 8; kill $(jobs -p); echo done";
+    let result = subject.run(&handle, Call::sh(script).timeout_ms(60_000)).await.expect("a result");
+    assert_eq!((result.killed_by, result.stdout.head.as_slice()), (None, &b"done\n"[..]));
     assert_eq!(subject.sh(&handle, "echo on").await.stdout.head, b"on\n");
 }
 

@@ -80,8 +80,8 @@ pub(crate) async fn both_containers_have_exactly_the_rights_they_need(on: Mechan
         common(&box_);
         assert_eq!(capabilities(&box_), ["KILL", "SETGID", "SETPCAP", "SETUID"]);
         assert_eq!(box_["HostConfig"]["Memory"].as_u64(), Some(limits.memory_bytes));
-        let gvisors_own = if on == Mechanism::Gvisor { 1024 } else { 0 };
-        assert_eq!(box_["HostConfig"]["PidsLimit"].as_u64(), Some(limits.pids_max + gvisors_own));
+        let on_the_host = if on == Mechanism::Gvisor { 1024 + 32 * limits.pids_max } else { limits.pids_max };
+        assert_eq!(box_["HostConfig"]["PidsLimit"].as_u64(), Some(on_the_host));
         assert_eq!(box_["HostConfig"]["CpuQuota"].as_u64(), Some(200_000));
         for limit in [("core", 0), ("msgqueue", 0), ("nofile", 8192)] {
             assert!(ulimits(&box_).contains(&(limit.0.to_owned(), limit.1)), "{limit:?}");
