@@ -19,6 +19,7 @@ use uuid::Uuid;
 /// may be used.
 fn config(mechanism: Mechanism) -> ContainerConfig {
     let mut config = ContainerConfig::new(LogId(Uuid::now_v7()), 0, NodeId(Uuid::now_v7()));
+    config.mechanism = mechanism;
     config.gvisor_allow_host_network = true;
     config
 }
