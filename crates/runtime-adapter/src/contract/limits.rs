@@ -70,7 +70,8 @@ pub async fn a_spin_loop_is_timeout_and_keeps_to_its_processors(subject: &Subjec
     let spun = subject.run(&handle, Call::argv(&["python3", "-c", script]).timeout_ms(30_000)).await;
     let spun = spun.expect("a result");
     let share = spun.usage.cpu_ms as f64 / spun.duration_ms as f64;
-    assert!((0.35..0.65).contains(&share), "{share}: {} of {} ms", spun.usage.cpu_ms, spun.duration_ms);
+    // The limit is an upper one: a machine with other work gives less.
+    assert!((0.05..0.65).contains(&share), "{share}: {} of {} ms", spun.usage.cpu_ms, spun.duration_ms);
 }
 
 /// An allocator is MEMORY, by itself or in a child, whatever the parent makes of it.
