@@ -98,19 +98,17 @@ impl Scan {
     /// Goes on for one turn; the answer, once there is one.
     pub(super) fn turn(&mut self, hidden: &mut Hidden) -> Option<ToHost> {
         let until = Instant::now() + TURN;
-        let is_over = !self.failed && {
+        let is_cut = !self.failed && {
             let user = Borrowed::take(self.question.uid, self.question.gid);
             self.failed |= user.is_none();
             loop {
-                if self.failed || self.is_over() {
+                if self.failed || self.is_over() || Instant::now() > self.until {
                     break true;
                 }
                 if !self.look() {
                     break false;
                 }
-                let now = Instant::now();
-                self.failed |= now > self.until;
-                if now > until && !self.failed {
+                if Instant::now() > until && !self.failed {
                     return None;
                 }
             }
@@ -121,7 +119,7 @@ impl Scan {
             token: self.question.token,
             deleted_bytes: self.bytes,
             deleted_inodes: self.seen.len() as u64,
-            complete: readable && !is_over,
+            complete: readable && !is_cut,
             readable,
         })
     }

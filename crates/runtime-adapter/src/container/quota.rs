@@ -27,7 +27,8 @@ const COST_FACTOR: u32 = 2;
 const BURST: Used = Used { bytes: 4 << 30, inodes: 400_000 };
 /// How long one look may take before it counts as impossible; the guest's own bounds are shorter.
 const LOOK_DEADLINE: Duration = Duration::from_secs(15);
-/// Looks in a row that failed for another reason than the tree before that counts as impossible.
+/// Looks in a row that failed for another reason than the tree, or were not over in time, before that counts as impossible: a
+/// machine with too much to do is no violation.
 const FAILURES_MAX: u32 = 3;
 /// A file may grow this far beyond what is left: the quota, not a signal, is what stops it.
 const FILE_SLACK_BYTES: u64 = 64 * 1024;
@@ -40,6 +41,7 @@ pub(super) struct Look {
 }
 
 /// What a look found, and whether that was all there is.
+#[derive(Clone, Copy)]
 struct Found {
     measured: Measured,
     complete: bool,
@@ -65,7 +67,13 @@ pub(super) async fn excess(
         }
         let began = Instant::now();
         let measured = match shared_look(environment, files, spawn, allowance.ceiling(), began).await {
-            Ok(measured) => measured,
+            // Too much already, or too much to look at in time?
+            Ok(found) if found.is_unfinished(allowance.ceiling()) && failures < FAILURES_MAX => {
+                failures += 1;
+                continue;
+            }
+            Ok(found) if found.is_unfinished(allowance.ceiling()) => None,
+            Ok(found) => found.measured,
             Err(FilesFailure::ChannelEnded) => return std::future::pending().await,
             Err(FilesFailure::Refused(FilesErrorCode::CannotMeasure) | FilesFailure::WrongAnswer) => None,
             // Out of threads or descriptors for a moment.
@@ -83,16 +91,24 @@ pub(super) async fn excess(
     }
 }
 
+impl Found {
+    /// It ended before everything was looked at, with nothing found that is too much.
+    fn is_unfinished(&self, ceiling: Used) -> bool {
+        let is_within = |used: Used| used.bytes <= ceiling.bytes && used.inodes <= ceiling.inodes;
+        !self.complete && self.measured.is_some_and(is_within)
+    }
+}
+
 async fn shared_look(
     environment: &Environment,
     files: &Arc<FilesChannel>,
     spawn: &SpawnChannel,
     ceiling: Used,
     due: Instant,
-) -> Result<Measured, FilesFailure> {
+) -> Result<Found, FilesFailure> {
     let mut last = environment.last_look.lock().await;
     if let Some(look) = last.as_ref().filter(|look| look.began >= due) {
-        return Ok(look.measured);
+        return Ok(Found { measured: look.measured, complete: true });
     }
     let began = Instant::now();
     let looked = tokio::time::timeout(LOOK_DEADLINE, look(environment, files, spawn, ceiling)).await;
@@ -100,7 +116,7 @@ async fn shared_look(
     if found.complete {
         *last = Some(Look { began, measured: found.measured });
     }
-    Ok(found.measured)
+    Ok(found)
 }
 
 async fn look(
@@ -222,6 +238,16 @@ mod tests {
         pace.ceiling.bytes = 1 << 40;
         pace.rate = Used { bytes: 1 << 43, inodes: 0 };
         assert_eq!(pace.wait(), Duration::from_millis(125));
+    }
+
+    #[test]
+    fn a_look_that_ended_early_is_unfinished_unless_it_found_too_much() {
+        let found = |bytes, complete| Found { measured: Some(used(bytes)), complete };
+        let ceiling = Used { bytes: 10, inodes: 1 };
+        assert!(found(10, false).is_unfinished(ceiling));
+        assert!(!found(11, false).is_unfinished(ceiling), "that is proof enough");
+        assert!(!found(10, true).is_unfinished(ceiling));
+        assert!(!Found { measured: None, complete: false }.is_unfinished(ceiling), "hidden is not late");
     }
 
     #[test]

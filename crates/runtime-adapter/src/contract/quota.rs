@@ -1,7 +1,7 @@
 //! The limits on the workspace's bytes and inodes, for commands and for the port's own writes.
 
 use events::event::command::{Evidence, KillReason};
-use events::spec::Limits;
+use events::spec::{Limits, Mechanism};
 
 use super::subject::{Call, Subject, path_of};
 use crate::ports::{EnvironmentHandle, ExecutionResult, WorkspaceError};
@@ -49,10 +49,14 @@ pub async fn bytes_over_the_limit_are_disk(subject: &Subject) {
 pub async fn inodes_over_the_limit_are_disk(subject: &Subject) {
     let handle = environment(subject, |limits| limits.inodes_max = 20).await;
     let make = |count: u32, what: &str| (0..count).map(|n| format!("{what}{n}; ")).collect::<String>();
-    let fits = [make(5, "mkdir d"), make(5, "mkfifo p"), make(5, "ln -s x s"), make(5, "echo > f")].concat();
+    // A FIFO made under gVisor exists only inside it.
+    let fifos_count = subject.mechanism != Mechanism::Gvisor;
+    let fourth = if fifos_count { "mkfifo p" } else { "ln -s y t" };
+    let fits = [make(5, "mkdir d"), make(5, "ln -s x s"), make(5, "echo > f"), make(5, fourth)].concat();
     let result = subject.sh(&handle, &fits).await;
     assert_eq!((result.exit_code, result.killed_by), (Some(0), None), "exactly the limit fits");
-    for one_more in ["mkdir one", "mkfifo one", "ln -s x one", "echo > one"] {
+    let kinds = ["mkdir one", "ln -s x one", "echo > one", "mkfifo one"];
+    for one_more in if fifos_count { &kinds[..] } else { &kinds[..3] } {
         let evidence = is_disk(&subject.sh(&handle, one_more).await, "inodes", 20);
         assert_eq!(evidence.measured, Some(21), "{one_more}");
         assert_eq!(subject.sh(&handle, "rm -rf one").await.killed_by, None, "{one_more}");

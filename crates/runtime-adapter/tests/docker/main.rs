@@ -82,7 +82,7 @@ macro_rules! all_suites {
                 commands_run_again_after_an_outage, a_failed_provision_leaves_nothing,
                 a_caller_that_goes_away_leaves_no_half_environment,
                 a_name_that_is_taken_is_told_in_our_words_and_its_owner_stays;
-            profile: both_containers_have_exactly_the_rights_they_need,
+            profile: both_containers_have_exactly_the_rights_they_need, the_host_sees_the_processors_limit,
                 a_foreign_container_with_a_similar_name_is_left_alone;
         }
     };

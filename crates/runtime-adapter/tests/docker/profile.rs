@@ -1,7 +1,11 @@
 //! The containers as the engine has them.
 
+use std::time::{Duration, Instant};
+
+use events::event::command::{Evidence, KillReason};
 use events::spec::Mechanism;
-use runtime_adapter::contract::{Subject, check};
+use runtime_adapter::contract::{Call, RecordingSink, Subject, check};
+use runtime_adapter::ports::CancelRequest;
 use serde_json::Value;
 
 use super::engine::{docker, files, sandbox, set};
@@ -114,4 +118,52 @@ pub(crate) async fn a_foreign_container_with_a_similar_name_is_left_alone(on: Me
         assert!(!set(&left).contains(sandbox(handle.environment_id).as_str()));
     })
     .await;
+}
+
+/// However many threads spin, and whatever the kernel inside accounts: the host gives them their share and no more.
+pub(crate) async fn the_host_sees_the_processors_limit(on: Mechanism) {
+    check(subject(on).await, async |subject: &Subject| {
+        let mut spec = subject.spec();
+        spec.limits.cpu_millicores = 500;
+        let handle = subject.adapter.execution.provision(spec).await.expect("provisioned");
+        let sink = std::sync::Arc::new(RecordingSink::default());
+        let spinners = "for i in $(seq 64); do (while :; do :; done) & done; echo up; wait";
+        let call = Call::sh(spinners).timeout_ms(60_000).sink(&sink);
+        let cancel = call.cancel_handle();
+        let name = sandbox(handle.environment_id);
+        let look = async {
+            sink.shows("up").await;
+            let id = docker(&["inspect", "--format", "{{.Id}}", &name]).await;
+            let (begun, before) = (Instant::now(), processor_time(&id));
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let share = (processor_time(&id) - before).as_secs_f64() / begun.elapsed().as_secs_f64();
+            cancel.cancel(CancelRequest { reason: KillReason::Cancelled, evidence: Evidence::default() });
+            share
+        };
+        let (result, share) = tokio::join!(subject.run(&handle, call), look);
+        assert!(result.is_err(), "cancelled: {result:?}");
+        assert!((0.01..0.65).contains(&share), "{share} of one processor, of which it may have a half");
+    })
+    .await;
+}
+
+/// What the host's kernel has given to a container so far, under either version of cgroups and either of the engine's drivers.
+///
+/// # Panics
+/// When no such group is found.
+fn processor_time(id: &str) -> Duration {
+    let number = |text: &str| text.trim().parse().expect("a number");
+    let groups = [format!("docker/{id}"), format!("system.slice/docker-{id}.scope")];
+    let found = groups.iter().find_map(|group| {
+        let usage = ["cpuacct", "cpu,cpuacct"].iter().find_map(|controller| {
+            std::fs::read_to_string(format!("/sys/fs/cgroup/{controller}/{group}/cpuacct.usage")).ok()
+        });
+        let stat = || std::fs::read_to_string(format!("/sys/fs/cgroup/{group}/cpu.stat")).ok();
+        let of_stat =
+            |stat: String| stat.lines().find_map(|line| line.strip_prefix("usage_usec")).map(number);
+        usage
+            .map(|usage| Duration::from_nanos(number(&usage)))
+            .or_else(|| stat().and_then(of_stat).map(Duration::from_micros))
+    });
+    found.expect("its control group is below /sys/fs/cgroup")
 }

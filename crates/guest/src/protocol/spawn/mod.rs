@@ -49,4 +49,4 @@ pub const COUNTER_INTERVAL_MS: u64 = 250;
 pub const STRAGGLER_GRACE_MS: u64 = 50;
 
 /// How long the search of one `Measure` may take, in milliseconds.
-pub const MEASURE_MAX_MS: u64 = 2_000;
+pub const MEASURE_MAX_MS: u64 = 4_000;

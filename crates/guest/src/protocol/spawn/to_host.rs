@@ -86,10 +86,10 @@ pub enum ToHost {
         deleted_bytes: u64,
         /// How many of them there are.
         deleted_inodes: u64,
-        /// False: there was more than asked for, or not everything could be looked at (see `readable`).
+        /// False: there was more than asked for, the search was not over within
+        /// [`MEASURE_MAX_MS`](super::MEASURE_MAX_MS), or not everything could be looked at (see `readable`).
         complete: bool,
-        /// False: for the second time in a row the same process hid its descriptors, for the third time any did, or
-        /// the search took longer than [`MEASURE_MAX_MS`](super::MEASURE_MAX_MS).
+        /// False: for the second time in a row the same process hid its descriptors, or for the third time any did.
         readable: bool,
     },
 }
