@@ -12,6 +12,9 @@ use super::private::PrivateFiles;
 const FSIZE_SLACK_BYTES: u64 = 64 * 1024;
 /// Processes of a files container: init, the guest and its helpers.
 const FILES_PIDS_MAX: u64 = 128;
+/// A file in memory has at least this much of its mount's size to itself: what bounds bytes then bounds files as well, which
+/// otherwise only the host's memory would.
+const TMPFS_BYTES_PER_INODE: u64 = 4096;
 
 /// The largest file a command may write.
 pub(super) const fn file_size_max(limits: &Limits) -> u64 {
@@ -44,6 +47,12 @@ fn common(name: &str, seccomp: &Path, volume: &str, pids_max: u64, memory_bytes:
     arguments
 }
 
+/// A file system in memory with both limits.
+fn tmpfs(target: &str, options: &str, size_bytes: u64) -> String {
+    let inodes = (size_bytes / TMPFS_BYTES_PER_INODE).max(1);
+    format!("{target}:rw,nosuid,nodev,{options},size={size_bytes},nr_inodes={inodes}")
+}
+
 /// The sandbox: four capabilities for the guest's init and spawn, which every command loses before it starts.
 pub(super) fn sandbox(
     config: &ContainerConfig,
@@ -66,9 +75,10 @@ pub(super) fn sandbox(
     add("--dns-search", ".".to_owned());
     add("--dns-option", "timeout:1".to_owned());
     add("--dns-option", "attempts:1".to_owned());
-    add("--shm-size", config.shm_bytes.to_string());
-    add("--tmpfs", format!("/tmp:rw,exec,nosuid,nodev,mode=1777,size={}", config.tmp_bytes));
-    add("--tmpfs", "/run:rw,noexec,nosuid,nodev,mode=755,size=1048576".to_owned());
+    add("--tmpfs", tmpfs("/tmp", "exec,mode=1777", config.tmp_bytes));
+    // In place of the engine's own, which has no limit on files.
+    add("--tmpfs", tmpfs("/dev/shm", "noexec,mode=1777", config.shm_bytes));
+    add("--tmpfs", tmpfs("/run", "noexec,mode=755", 1 << 20));
     // A quota, not --cpus: that one is refused when it is more than the machine has.
     add("--cpu-period", "100000".to_owned());
     add("--cpu-quota", limits.cpu_millicores.saturating_mul(100).max(1000).to_string());
