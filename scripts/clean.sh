@@ -30,7 +30,8 @@ our_images() {
   done
 }
 
-clean() {
+clean() { # --host, or nothing
+  [[ -z ${1:-} || $1 == --host ]] || die "./dev clean knows --host, not $1"
   refuse_while_serving
   remove_data_dir "$DEMO_DATA"
   remove_data_dir "$SCRATCH/dev"
@@ -42,6 +43,7 @@ clean() {
   else
     note "clean: the engine does not run, so its containers and images stay"
   fi
+  [[ ${1:-} != --host ]] || remove_gvisor
   step_begin clean ".leasehold"
   # The running engine writes its log here.
   as_root find "$SCRATCH" -mindepth 1 -maxdepth 1 ! -name 'dockerd.*' ! -name iptables-legacy -exec rm -rf -- {} + 2>/dev/null || true

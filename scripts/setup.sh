@@ -97,4 +97,5 @@ setup() {
   ensure_rust
   ensure_packages
   ensure_engine
+  ensure_gvisor
 }

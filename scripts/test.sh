@@ -7,13 +7,32 @@ build_programs() {
   cargo build --workspace --bins --locked
 }
 
+# Both mechanisms are tested unless LEASEHOLD_TEST_MECHANISMS=docker says that this machine has no gVisor: a machine that only
+# lacks it fails.
+tested_mechanisms() {
+  local mechanisms=${LEASEHOLD_TEST_MECHANISMS-docker gvisor}
+  case ${mechanisms//,/ } in
+  'docker gvisor' | 'gvisor docker') echo both ;;
+  docker) echo docker ;;
+  *) die "LEASEHOLD_TEST_MECHANISMS is 'docker' or 'docker gvisor', not '$mechanisms'" ;;
+  esac
+}
+
 # The runner's own closing lines come last: whoever reads the log finds the counts there.
 run_tests() { # arguments of the runner
+  local mechanisms
+  local -a leave_out=()
+  mechanisms=$(tested_mechanisms)
+  [[ $mechanisms == both ]] || note "test: LEASEHOLD_TEST_MECHANISMS=docker leaves out everything on gVisor"
   if have cargo-nextest; then
     note "test: cargo nextest"
-    exec cargo nextest run --workspace --locked "$@"
+    [[ $mechanisms == both ]] || leave_out=(-E 'not test(gvisor::)')
+    exec cargo nextest run --workspace --locked ${leave_out[@]+"${leave_out[@]}"} "$@"
   else
     note "test: cargo test (cargo-nextest is not installed)"
-    exec cargo test --workspace --locked --no-fail-fast "$@"
+    # After `--` the words are the tests' own.
+    [[ $mechanisms == both ]] || leave_out=(--skip gvisor::)
+    [[ " $* " == *" -- "* ]] || set -- "$@" --
+    exec cargo test --workspace --locked --no-fail-fast "$@" ${leave_out[@]+"${leave_out[@]}"}
   fi
 }

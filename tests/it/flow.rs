@@ -6,6 +6,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tests::api::id;
 use tests::process::{Options, Service, data_dir, left_in_engine};
+use uuid::Uuid;
 
 /// What the types of a run's events are, in order.
 fn types(events: &[Value]) -> Vec<&str> {
@@ -14,8 +15,51 @@ fn types(events: &[Value]) -> Vec<&str> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lease_command_events_release() {
+    main_job(Options::docker()).await;
+}
+
+mod gvisor {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn lease_command_events_release() {
+        main_job(Options::gvisor()).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn memory_and_forks_are_limited_with_their_evidence() {
+        let data = data_dir();
+        let service = Service::start(data.path(), &Options::gvisor()).await;
+        let body = json!({ "ttl_seconds": 300, "limits": { "memory_bytes": 128 << 20, "pids_max": 64 } });
+        let (status, lease) = service.post(&format!("/v1/runs/{}/leases", Uuid::now_v7()), &body).await;
+        assert_eq!(status, 201, "{lease}");
+        for (program, reason, source) in [
+            ("import time; x = bytearray(1 << 30); time.sleep(60)", "MEMORY", "engine_event"),
+            (
+                "import os, time\nwhile True:\n    try:\n        if os.fork() == 0: time.sleep(100)\n    except OSError: time.sleep(0.01)",
+                "PIDS",
+                "process_count",
+            ),
+        ] {
+            let killed = service.run(&lease, &json!({ "argv": ["python3", "-c", program] })).await;
+            assert_eq!(
+                (&killed["killed_by"], &killed["exit_code"], &killed["evidence"]["source"]),
+                (&json!(reason), &Value::Null, &json!(source)),
+                "{killed}"
+            );
+            let next = service.run(&lease, &json!({ "argv": ["echo", "on"] })).await;
+            assert_eq!(next["stdout"]["text"], "on\n", "{next}");
+        }
+        service.assert_verified().await;
+        service.stop().await;
+    }
+}
+
+/// One lease from its acquisition to its proof.
+async fn main_job(options: Options) {
     let data = data_dir();
-    let service = Service::start(data.path(), &Options::docker()).await;
+    let service = Service::start(data.path(), &options).await;
+    assert_eq!(service.ready["mechanism"], options.mechanism);
     let log_id = service.log_id().await;
     let (run, lease) = service.lease_for(300.0).await;
     assert_eq!(
@@ -37,6 +81,8 @@ async fn lease_command_events_release() {
     let command = service.run(&lease, &body).await;
     assert_eq!(command["exit_code"], 0, "{command}");
     assert_eq!(command["stdout"]["text"], "8\n");
+    let (_, shown) = service.get(&format!("/v1/leases/{}", id(&lease, "lease_id"))).await;
+    assert_eq!(shown["environment"]["mechanism"], options.mechanism);
     assert_eq!(command["stderr"]["text"], "note\n");
     let changes: Vec<(&str, &str)> = command["files_changed"]
         .as_array()

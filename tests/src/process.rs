@@ -41,7 +41,7 @@ impl Deref for Service {
 /// How to start it.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// `docker` or `fake`.
+    /// `docker`, `gvisor` or `fake`.
     pub mechanism: &'static str,
     /// Abort at this named point (debug builds).
     pub crash_point: Option<&'static str>,
@@ -56,6 +56,12 @@ impl Options {
     #[must_use]
     pub fn docker() -> Self {
         Self { mechanism: "docker", ..Self::default() }
+    }
+
+    /// Real containers on gVisor's kernel.
+    #[must_use]
+    pub fn gvisor() -> Self {
+        Self { mechanism: "gvisor", ..Self::default() }
     }
 }
 

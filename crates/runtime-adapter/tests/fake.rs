@@ -5,7 +5,7 @@
 use events::event::command::{InterruptCause, KillReason};
 use events::event::service::OrphanKind;
 use events::ids::{EnvironmentId, Epoch, RunId, TenantId};
-use events::spec::ImageDigest;
+use events::spec::{ImageDigest, Mechanism};
 use runtime_adapter::contract::{Adapter, Call, RecordingSink, Subject, TestClock, limits, path_of};
 use runtime_adapter::fake::FakeAdapter;
 use runtime_adapter::ports::{
@@ -23,7 +23,7 @@ async fn subject() -> Subject {
         let again = again.clone();
         Box::pin(async move { Adapter::new(again) }) as futures::future::BoxFuture<'static, Adapter>
     });
-    Subject::new(Adapter::new(fake), clock, image, restart)
+    Subject::new(Adapter::new(fake), clock, Mechanism::Fake, image, restart)
 }
 
 runtime_adapter::contract_suite!(subject);
@@ -47,7 +47,13 @@ fn fake() -> (FakeAdapter, EnvironmentSpec) {
 /// The same fake behind the suite's helpers.
 fn helpers(fake: &FakeAdapter) -> Subject {
     let nobody = Box::new(|| unreachable!());
-    Subject::new(Adapter::new(fake.clone()), TestClock::default(), fake.image_digest().clone(), nobody)
+    Subject::new(
+        Adapter::new(fake.clone()),
+        TestClock::default(),
+        Mechanism::Fake,
+        fake.image_digest().clone(),
+        nobody,
+    )
 }
 
 const FAILED: PortError = PortError::Unavailable { code: "no_space", effect_possible: true };

@@ -147,6 +147,39 @@ async fn doctor_says_what_is_there_and_what_is_missing() {
         (1, &serde_json::json!("execution image")),
         "{unloaded:?}"
     );
+    // A runtime that nobody registered is missed only by the mechanism that needs it.
+    let unregistered = ("LEASEHOLD_GVISOR_RUNTIME", "no-such-runtime");
+    let without = checks(&[unregistered]).await;
+    assert!(without.iter().all(|check| check["ok"] == true), "{without:?}");
+    let needed = checks(&[unregistered, ("LEASEHOLD_MECHANISM", "gvisor")]).await;
+    let failed: Vec<&Value> = needed.iter().filter(|check| check["ok"] == false).collect();
+    assert_eq!((failed.len(), &failed[0]["name"]), (1, &serde_json::json!("gVisor")), "{needed:?}");
+    assert!(failed[0]["detail"].as_str().is_some_and(|detail| detail.contains("gvisor_not_registered")));
     let wrong = leasehold(&["doctor"], &[("LEASEHOLD_COLOUR", "red")]).await;
     assert_eq!(code(&wrong), 2, "{wrong:?}");
+}
+
+mod gvisor {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn doctor_proves_it_by_a_container() {
+        let output = leasehold(&["doctor", "--json"], &[("LEASEHOLD_MECHANISM", "gvisor")]).await;
+        let report: Value = serde_json::from_str(text(&output.stdout)).expect("json");
+        let checks = report["checks"].as_array().expect("checks");
+        let gvisor = checks.iter().find(|check| check["name"] == "gVisor").expect("a check of gVisor");
+        assert_eq!(gvisor["ok"], true, "{gvisor}");
+        assert!(gvisor["detail"].as_str().is_some_and(|detail| detail.contains("runsc")), "{gvisor}");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_service_whose_runtime_is_not_there_does_not_start() {
+        let data = data_dir();
+        let data = data.path().to_str().expect("a path");
+        let arguments =
+            ["serve", "--dev", "--listen", "127.0.0.1:0", "--mechanism", "gvisor", "--data", data];
+        let refused = leasehold(&arguments, &[("LEASEHOLD_GVISOR_RUNTIME", "no-such-runtime")]).await;
+        assert_eq!(code(&refused), 1, "{refused:?}");
+        assert!(text(&refused.stderr).contains("gvisor_not_registered"), "{refused:?}");
+    }
 }

@@ -21,7 +21,7 @@ pub(super) fn empty(workspace: &Workspace) -> Result<(), Failure> {
         for entry in Dir::read_from(workspace.root())? {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
-            if matches!(name, b"." | b"..") || name == PRIVATE_DIRECTORY.as_bytes() {
+            if matches!(name, b"." | b"..") || name == PRIVATE_DIRECTORY {
                 continue;
             }
             found = true;

@@ -13,6 +13,7 @@
 //! ```
 
 mod content;
+mod empty;
 mod failure;
 mod list;
 mod metadata;
@@ -47,6 +48,17 @@ pub(crate) fn run(root: &Path) -> ExitCode {
         }
         Err(errno) => {
             eprintln!("guest files: {errno}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Empties a workspace, then ends.
+pub(crate) fn empty(root: &Path) -> ExitCode {
+    match prepare(root).map_err(Into::into).and_then(|workspace| empty::empty(&workspace)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("guest empty: {failure:?}");
             ExitCode::FAILURE
         }
     }

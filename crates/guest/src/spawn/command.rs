@@ -21,6 +21,8 @@ const GRANT_BYTES: u32 = 64 * 1024;
 pub(super) struct Command {
     pub(super) stream: u32,
     pub(super) background: bool,
+    /// Its user and that user's limit of processes, where the limit is one of the user.
+    pub(super) processes_max: Option<(u32, u64)>,
     pub(super) shim: Pid,
     /// To the shim; gone once it has reported the end.
     pub(super) link: Option<OwnedFd>,

@@ -10,6 +10,7 @@
 //! binary without a second exec. When the host's end closes, or three heartbeats are missed, or spawn dies,
 //! every tree is killed.
 
+mod census;
 mod child;
 mod children;
 mod command;

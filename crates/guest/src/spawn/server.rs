@@ -5,12 +5,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use guest::protocol::spawn::{COUNTER_INTERVAL_MS, Counters, ExitStatus, Exited, Output, ToGuest, ToHost};
+use guest::protocol::spawn::{
+    COUNTER_INTERVAL_MS, CounterSource, Counters, ExitStatus, Exited, Output, ToGuest, ToHost,
+};
 use guest::protocol::{Decoder, HEARTBEAT_INTERVAL_MS, Hello, MISSED_HEARTBEATS};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, getpid};
 
+use super::census::Census;
 use super::children::{Children, timespec};
 use super::command::{Command, Violation};
 use super::counters::CounterFiles;
@@ -50,6 +53,7 @@ pub(super) struct Server {
     workspace: PathBuf,
     children: Children,
     counter_files: CounterFiles,
+    census: Census,
     input: Decoder<ToGuest>,
     writer: Writer,
     commands: BTreeMap<u32, Command>,
@@ -72,6 +76,7 @@ impl Server {
             workspace,
             children,
             counter_files,
+            census: Census::default(),
             input: Decoder::new(),
             writer,
             commands: BTreeMap::new(),
@@ -245,7 +250,7 @@ impl Server {
         } else if self.commands.len() >= MAX_COMMANDS {
             Err((Errno::AGAIN, "too many commands at once"))
         } else {
-            let before = self.counter_files.sample();
+            let before = self.sample();
             // What a finished command caused is no news to the next one: it goes ahead of `Started`.
             self.tell(before);
             let others = &mut self.commands;
@@ -298,7 +303,7 @@ impl Server {
 
     /// Nothing of the command runs any more: report its end, hand over what is left in its pipes.
     fn finish(&mut self, stream: u32, mut exited: Exited) {
-        let now = self.counter_files.sample();
+        let now = self.sample();
         let Some(command) = self.commands.get_mut(&stream) else { return };
         command.link = None;
         command.stdin.end(stream, &mut self.writer);
@@ -341,7 +346,16 @@ impl Server {
             return;
         }
         self.next_sample = Instant::now() + Duration::from_millis(COUNTER_INTERVAL_MS);
-        self.tell(self.counter_files.sample());
+        if self.counter_files.source() == CounterSource::None {
+            self.census.sample(self.commands.values().filter_map(|command| command.processes_max));
+        }
+        self.tell(self.sample());
+    }
+
+    /// The counters now, with what only the census tells.
+    fn sample(&self) -> Counters {
+        let counters = self.counter_files.sample();
+        Counters { refused_forks: counters.refused_forks + self.census.in_a_row(), ..counters }
     }
 
     /// Reports a sample in which something rose since the last report.

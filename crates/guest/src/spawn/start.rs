@@ -49,6 +49,7 @@ pub(super) fn start(
     Ok(Command {
         stream,
         background: command.background,
+        processes_max: command.rlimits.nproc.map(|limit| (command.uid, limit)),
         shim: Pid::from_raw(shim.as_raw()).ok_or(Errno::SRCH)?,
         link: Some(nonblocking(link)?),
         reports: Decoder::new(),

@@ -46,3 +46,20 @@ fn a_cancelled_removal_is_finished_by_the_next_takeover() {
     assert!(matches!(answer.1, Response::Ready { .. }), "{answer:?}");
     assert_eq!(std::fs::read_dir(files.at(".leasehold")).unwrap().count(), 1);
 }
+
+/// Deeper than any path can name and than descriptors may be open: gone, but for what says whose workspace it was.
+#[test]
+fn a_workspace_is_emptied_whatever_is_in_it() {
+    let files = Files::open();
+    let script = "for _ in $(seq 3000); do mkdir d; cd -P d || exit 1; done; mkfifo p; ln -s / l; touch -- -rf";
+    let deep = crate::files_host::shell(script, &files.at(""));
+    assert!(deep.success());
+    std::fs::write(files.at("f"), "x").unwrap();
+    std::fs::create_dir(files.at("hidden")).unwrap();
+    std::fs::set_permissions(files.at("hidden"), std::fs::Permissions::from_mode(0o0)).unwrap();
+    assert!(crate::files_host::empty(&files.at("")).success());
+    let left: Vec<_> = std::fs::read_dir(files.at("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, [".leasehold"]);
+    assert_eq!(std::fs::read_dir(files.at(".leasehold")).unwrap().count(), 1);
+    assert!(std::fs::metadata("/etc/passwd").is_ok());
+}

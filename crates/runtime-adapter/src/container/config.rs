@@ -29,8 +29,12 @@ pub struct ContainerConfig {
     pub execution_image: String,
     /// The image of the files container; resolved once at start.
     pub files_image: String,
-    /// How environments are isolated; only [`Mechanism::Docker`] can be started.
+    /// How environments are isolated: [`Mechanism::Docker`] or [`Mechanism::Gvisor`]; no other can be started.
     pub mechanism: Mechanism,
+    /// The engine's name for gVisor; sandboxes of [`Mechanism::Gvisor`] run in it, files containers never.
+    pub gvisor_runtime: String,
+    /// gVisor may be registered with `--network=host`: the sandbox's network is then the container's own on the host kernel.
+    pub gvisor_allow_host_network: bool,
     /// User ids of commands. Each environment has its own: a function of its id, so that it is known after a restart too.
     pub uids: Range<u32>,
     /// Size of `/tmp` in bytes; charged to the environment's memory.
@@ -63,6 +67,8 @@ impl ContainerConfig {
             execution_image: "leasehold/execution:dev".to_owned(),
             files_image: "leasehold/files:dev".to_owned(),
             mechanism: Mechanism::Docker,
+            gvisor_runtime: "runsc".to_owned(),
+            gvisor_allow_host_network: false,
             uids: 1_000_000_000..2_000_000_000,
             tmp_bytes: 256 << 20,
             shm_bytes: 64 << 20,

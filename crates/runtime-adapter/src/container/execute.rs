@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use events::event::command::{Evidence, InterruptCause, KillReason, Usage};
+use events::spec::Mechanism;
 use guest::protocol::spawn::{CounterSource, ExitStatus, Exited, Rlimits, StartCommand, ToGuest};
 
 use super::config::ContainerConfig;
@@ -136,7 +137,8 @@ fn start_command(
         rlimits: Rlimits {
             nofile: Some(config.open_files_max),
             fsize: Some(file_size_max(&environment.spec.limits)),
-            nproc: None,
+            // On a shared kernel it would be one budget of the user id across all containers; there the cgroup counts.
+            nproc: (config.mechanism == Mechanism::Gvisor).then_some(environment.spec.limits.pids_max),
         },
         oom_score_adj: COMMAND_OOM_SCORE_ADJ,
         stdin,

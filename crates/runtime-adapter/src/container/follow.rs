@@ -292,14 +292,17 @@ impl Followed {
             return None;
         }
         let earlier = self.refusals.replace((Instant::now(), refused));
-        if earlier.is_none_or(|(at, _)| at.elapsed() > CONSECUTIVE) {
+        // A census of processes counts only what lasted from one sample to the next.
+        let is_census = self.channel.counter_source() == CounterSource::None;
+        if !is_census && earlier.is_none_or(|(at, _)| at.elapsed() > CONSECUTIVE) {
             return None;
         }
+        let source = if is_census { "process_count" } else { source(self.channel.counter_source()) };
         let evidence = Evidence {
             limit: Some(limits.pids_max),
             peak: Some(limits.pids_max),
-            refused_forks: Some(refused),
-            source: Some(source(self.channel.counter_source()).to_owned()),
+            refused_forks: (!is_census).then_some(refused),
+            source: Some(source.to_owned()),
             ..Evidence::default()
         };
         Some(FollowEnd::Kill { reason: KillReason::Pids, evidence: Box::new(evidence), cancelled: false })

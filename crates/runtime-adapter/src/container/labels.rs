@@ -65,6 +65,15 @@ pub(super) fn arguments(
     .collect()
 }
 
+/// The labels of a container that belongs to no environment and is removed by its maker, as arguments: what a crash leaves of
+/// it is an orphan.
+pub(super) fn probe_arguments(config: &ContainerConfig, created: Timestamp) -> Vec<String> {
+    [(LOG, config.log_id.to_string()), (NODE, config.node_id.to_string()), (CREATED, created.to_string())]
+        .into_iter()
+        .flat_map(|(name, value)| ["--label".to_owned(), format!("{name}={value}")])
+        .collect()
+}
+
 /// Reads the client's one-line form (`a=1,b=2`). None of our values has a comma; a foreign label that has one cannot hide
 /// ours, because names are matched whole and the first of a name counts.
 pub(super) fn parse(line: &str) -> HashMap<&str, &str> {

@@ -1,4 +1,4 @@
-//! The adapter over a container engine (mechanism `docker`).
+//! The adapter over a container engine (mechanisms `docker` and `gvisor`).
 //!
 //! One environment is a named volume, a *sandbox container* in which `guest spawn` starts commands, and a *files container*
 //! through which `guest files` reads, writes and measures the volume; it shares no process with untrusted code and survives
@@ -9,7 +9,7 @@
 //! - `link`, `spawn`, `files`: the two framed channels.
 //! - `environment`, `lifecycle`: channels and life of one environment; `watch`: the engine's event stream.
 //! - `execute`, `follow`, `stdin`, `reports`: one command.
-//! - `workspace`: files; `probe`: a look at the engine for diagnosis.
+//! - `workspace`: files; `gvisor`: what is verified before that mechanism is used; `probe`: a look at the engine for diagnosis.
 
 mod cli;
 mod cli_error;
@@ -19,6 +19,7 @@ mod environment;
 mod execute;
 mod files;
 mod follow;
+mod gvisor;
 mod inventory;
 mod labels;
 mod lifecycle;
@@ -41,7 +42,8 @@ use events::ids::EnvironmentId;
 use events::spec::{ImageDigest, Mechanism};
 
 pub use config::ContainerConfig;
-pub use probe::{Probe, probe};
+pub use gvisor::GvisorFacts;
+pub use probe::{Probe, probe, probe_gvisor};
 
 use cli::Cli;
 use cli_error::CliError;
@@ -71,6 +73,7 @@ struct Inner {
     private: Arc<PrivateFiles>,
     execution_image: ImageDigest,
     files_image: ImageDigest,
+    gvisor: Option<GvisorFacts>,
     environments: Mutex<HashMap<EnvironmentId, Arc<Environment>>>,
     turns: Mutex<HashMap<EnvironmentId, Arc<tokio::sync::Mutex<()>>>>,
 }
@@ -80,9 +83,11 @@ impl ContainerAdapter {
     ///
     /// # Errors
     /// `Rejected` (`mechanism_unsupported`, `uids_invalid`, `unknown_image`) for what no retry can help; `Unavailable` when
-    /// the engine does not answer or its client is missing.
+    /// the engine does not answer or its client is missing. With [`Mechanism::Gvisor`] also `gvisor_not_registered`,
+    /// `gvisor_is_default_runtime`, `gvisor_host_network`, `gvisor_unsafe_arguments`, `gvisor_not_in_use` (`Rejected`) and
+    /// `gvisor_starts_nothing` (`Unavailable`): it is verified before the first environment.
     pub async fn start(config: ContainerConfig, clock: Clock) -> Result<Self, PortError> {
-        if config.mechanism != Mechanism::Docker {
+        if !matches!(config.mechanism, Mechanism::Docker | Mechanism::Gvisor) {
             return Err(PortError::Rejected { code: "mechanism_unsupported" });
         }
         if !config.uids_are_sound() {
@@ -96,6 +101,14 @@ impl ContainerAdapter {
         let engine = Arc::new(Engine::new(cli.map_err(CliError::to_port)?));
         let execution_image = engine.image_id(&config.execution_image).await.map_err(CliError::to_port)?;
         let files_image = engine.image_id(&config.files_image).await.map_err(CliError::to_port)?;
+        let gvisor = match config.mechanism {
+            Mechanism::Gvisor => {
+                let labels = labels::probe_arguments(&config, clock());
+                let (runtime, host_network) = (&config.gvisor_runtime, config.gvisor_allow_host_network);
+                Some(gvisor::verify(&engine, runtime, host_network, &execution_image, labels).await?)
+            }
+            _ => None,
+        };
         let inner = Arc::new(Inner {
             config,
             clock,
@@ -103,6 +116,7 @@ impl ContainerAdapter {
             private,
             execution_image,
             files_image,
+            gvisor,
             environments: Mutex::default(),
             turns: Mutex::default(),
         });
@@ -114,6 +128,12 @@ impl ContainerAdapter {
     #[must_use]
     pub fn execution_image(&self) -> &ImageDigest {
         &self.inner.execution_image
+    }
+
+    /// What was verified of gVisor at start; `None` with another mechanism.
+    #[must_use]
+    pub fn gvisor(&self) -> Option<&GvisorFacts> {
+        self.inner.gvisor.as_ref()
     }
 
     /// The id of the image that a reference names now.

@@ -8,6 +8,7 @@ use events::spec::ImageDigest;
 use super::cli::{Cli, words};
 use super::cli_error::CliError;
 use super::engine::Engine;
+use super::gvisor::{self, GvisorFacts};
 use super::private::PrivateFiles;
 use crate::ports::PortError;
 
@@ -30,10 +31,8 @@ pub async fn probe(
     images: &[&str],
 ) -> Result<Probe, PortError> {
     let found = async {
-        let private = PrivateFiles::make(None).map_err(|_| CliError::Start)?;
-        let cli = Cli::find(docker_path, docker_host.map(str::to_owned), Arc::new(private)).await?;
-        let server_version = cli.text(words(["version", "--format", "{{.Server.Version}}"])).await?;
-        let engine = Engine::new(cli);
+        let engine = engine(docker_path, docker_host).await?;
+        let server_version = engine.cli.text(words(["version", "--format", "{{.Server.Version}}"])).await?;
         let mut ids = Vec::new();
         for reference in images {
             ids.push(match engine.image_id(reference).await {
@@ -45,4 +44,25 @@ pub async fn probe(
         Ok(Probe { server_version, images: ids })
     };
     found.await.map_err(CliError::to_port)
+}
+
+/// Verifies gVisor as the mechanism does at its start: its registration with the engine, and a container in it.
+///
+/// # Errors
+/// As `ContainerAdapter::start` with the mechanism `gvisor`.
+pub async fn probe_gvisor(
+    docker_path: Option<&Path>,
+    docker_host: Option<&str>,
+    runtime: &str,
+    allow_host_network: bool,
+    image: &ImageDigest,
+) -> Result<GvisorFacts, PortError> {
+    let engine = engine(docker_path, docker_host).await.map_err(CliError::to_port)?;
+    gvisor::verify(&engine, runtime, allow_host_network, image, Vec::new()).await
+}
+
+async fn engine(docker_path: Option<&Path>, docker_host: Option<&str>) -> Result<Engine, CliError> {
+    let private = PrivateFiles::make(None).map_err(|_| CliError::Start)?;
+    let cli = Cli::find(docker_path, docker_host.map(str::to_owned), Arc::new(private)).await?;
+    Ok(Engine::new(cli))
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use events::spec::{ImageDigest, Limits};
+use events::spec::{ImageDigest, Limits, Mechanism};
 
 use super::config::ContainerConfig;
 use super::private::PrivateFiles;
@@ -10,6 +10,9 @@ use super::private::PrivateFiles;
 /// What of a file's size limit the command may go beyond the workspace's own limit, so that the quota, not a signal, is
 /// what stops it.
 const FSIZE_SLACK_BYTES: u64 = 64 * 1024;
+/// What gVisor itself needs of the container's processes: at a low limit its own kernel dies. The command's limit is set on the
+/// command there.
+const GVISOR_PIDS: u64 = 1024;
 /// Processes of a files container: init, the guest and its helpers.
 const FILES_PIDS_MAX: u64 = 128;
 /// A file in memory has at least this much of its mount's size to itself: what bounds bytes then bounds files as well, which
@@ -63,9 +66,13 @@ pub(super) fn sandbox(
     volume: &str,
     labels: Vec<String>,
 ) -> Vec<String> {
-    let mut arguments =
-        common(name, &private.sandbox_seccomp(), volume, limits.pids_max, limits.memory_bytes);
+    let is_gvisor = config.mechanism == Mechanism::Gvisor;
+    let pids_max = limits.pids_max + if is_gvisor { GVISOR_PIDS } else { 0 };
+    let mut arguments = common(name, &private.sandbox_seccomp(), volume, pids_max, limits.memory_bytes);
     let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
+    if is_gvisor {
+        add("--runtime", config.gvisor_runtime.clone());
+    }
     for capability in ["SETUID", "SETGID", "SETPCAP", "KILL"] {
         add("--cap-add", capability.to_owned());
     }
@@ -92,7 +99,7 @@ pub(super) fn sandbox(
     arguments
 }
 
-/// The files container: three capabilities to read and hand over any file of the workspace, an image of one binary.
+/// The files container, in the engine's default runtime whatever the mechanism: three capabilities to read and hand over any file of the workspace, an image of one binary.
 pub(super) fn files(
     config: &ContainerConfig,
     private: &PrivateFiles,
@@ -115,5 +122,22 @@ pub(super) fn files(
     add("--entrypoint", "/guest".to_owned());
     arguments.extend(labels);
     arguments.extend([image.to_string(), "init".to_owned()]);
+    arguments
+}
+
+/// A container that empties a workspace and ends: a files container with another command, waited for.
+pub(super) fn empty(
+    config: &ContainerConfig,
+    private: &PrivateFiles,
+    image: &ImageDigest,
+    name: &str,
+    volume: &str,
+    labels: Vec<String>,
+) -> Vec<String> {
+    let mut arguments = files(config, private, image, name, volume, labels);
+    arguments.retain(|argument| argument != "--detach");
+    arguments.insert(1, "--rm".to_owned());
+    arguments.pop();
+    arguments.push("empty".to_owned());
     arguments
 }

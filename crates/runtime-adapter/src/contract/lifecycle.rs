@@ -49,6 +49,7 @@ pub async fn a_restarted_service_takes_over(subject: &Subject) {
     let second = Subject::new(
         (subject.restart)().await,
         subject.clock.clone(),
+        subject.mechanism,
         subject.image.clone(),
         Box::new(|| unreachable!()),
     );

@@ -9,7 +9,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use events::event::command::KillReason;
 use events::ids::{CommandId, EnvironmentId, Epoch, RunId, TenantId};
-use events::spec::{ImageDigest, Limits};
+use events::spec::{ImageDigest, Limits, Mechanism};
 use events::time::Timestamp;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -99,6 +99,8 @@ pub struct Subject {
     pub adapter: Adapter,
     /// Its clock.
     pub clock: TestClock,
+    /// How it isolates: what only a kernel shows differs with it.
+    pub mechanism: Mechanism,
     /// The image to use.
     pub image: ImageDigest,
     /// A second process over the same runtime.
@@ -122,8 +124,14 @@ pub fn limits() -> Limits {
 impl Subject {
     /// A subject that has made nothing yet.
     #[must_use]
-    pub fn new(adapter: Adapter, clock: TestClock, image: ImageDigest, restart: Restart) -> Self {
-        Self { adapter, clock, image, restart, made: Mutex::default() }
+    pub fn new(
+        adapter: Adapter,
+        clock: TestClock,
+        mechanism: Mechanism,
+        image: ImageDigest,
+        restart: Restart,
+    ) -> Self {
+        Self { adapter, clock, mechanism, image, restart, made: Mutex::default() }
     }
 
     /// A spec with an owner of its own, good for an hour.

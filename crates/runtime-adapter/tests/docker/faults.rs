@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use events::event::command::{InterruptCause, KillReason};
+use events::spec::Mechanism;
 use runtime_adapter::contract::{Call, RecordingSink, Subject, check};
 use runtime_adapter::ports::{EnvironmentHandle, ExecuteError, ExecutionResult, PortError};
 
@@ -29,9 +30,8 @@ async fn interrupted(
     tokio::join!(subject.run(handle, call), happen).0
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_sandbox_that_dies_is_told_and_repaired() {
-    check(subject().await, async |subject: &Subject| {
+pub(crate) async fn a_sandbox_that_dies_is_told_and_repaired(on: Mechanism) {
+    check(subject(on).await, async |subject: &Subject| {
         let handle = subject.environment().await;
         let name = sandbox(handle.environment_id);
         let started = Instant::now();
@@ -43,9 +43,8 @@ async fn a_sandbox_that_dies_is_told_and_repaired() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_sandbox_that_is_gone_stays_lost() {
-    check(subject().await, async |subject: &Subject| {
+pub(crate) async fn a_sandbox_that_is_gone_stays_lost(on: Mechanism) {
+    check(subject(on).await, async |subject: &Subject| {
         let handle = subject.environment().await;
         let name = sandbox(handle.environment_id);
         let ended =
@@ -59,9 +58,8 @@ async fn a_sandbox_that_is_gone_stays_lost() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_supervisor_that_dies_is_told_and_the_container_restarted() {
-    check(subject().await, async |subject: &Subject| {
+pub(crate) async fn a_supervisor_that_dies_is_told_and_the_container_restarted(on: Mechanism) {
+    check(subject(on).await, async |subject: &Subject| {
         let handle = subject.environment().await;
         let name = sandbox(handle.environment_id);
         let script =
@@ -79,9 +77,8 @@ async fn a_supervisor_that_dies_is_told_and_the_container_restarted() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn every_command_in_a_lost_sandbox_is_told_the_same() {
-    check(subject().await, async |subject: &Subject| {
+pub(crate) async fn every_command_in_a_lost_sandbox_is_told_the_same(on: Mechanism) {
+    check(subject(on).await, async |subject: &Subject| {
         let handle = subject.environment().await;
         let name = sandbox(handle.environment_id);
         let sink = Arc::new(RecordingSink::default());
@@ -101,9 +98,8 @@ async fn every_command_in_a_lost_sandbox_is_told_the_same() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_files_container_that_dies_is_told_and_no_changes_are_invented() {
-    check(subject().await, async |subject: &Subject| {
+pub(crate) async fn a_files_container_that_dies_is_told_and_no_changes_are_invented(on: Mechanism) {
+    check(subject(on).await, async |subject: &Subject| {
         let handle = subject.environment().await;
         let name = files(handle.environment_id);
         let ended = interrupted(subject, &handle, async || drop(docker(&["kill", &name]).await)).await;
@@ -115,9 +111,8 @@ async fn a_files_container_that_dies_is_told_and_no_changes_are_invented() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_workspace_that_was_swapped_is_never_used() {
-    check(subject().await, async |subject: &Subject| {
+pub(crate) async fn a_workspace_that_was_swapped_is_never_used(on: Mechanism) {
+    check(subject(on).await, async |subject: &Subject| {
         let handle = subject.environment().await;
         let mount = format!("type=volume,source={},target=/workspace", volume(handle.environment_id));
         let image = subject.image.as_str();
@@ -143,11 +138,10 @@ async fn a_workspace_that_was_swapped_is_never_used() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_is_down_is_told_and_everything_recovers() {
+pub(crate) async fn an_engine_that_is_down_is_told_and_everything_recovers(on: Mechanism) {
     let engine = CuttableEngine::start();
     check(
-        subject_with(|config| config.docker_host = Some(engine.address())).await,
+        subject_with(on, |config| config.docker_host = Some(engine.address())).await,
         async |subject: &Subject| {
             let handle = subject.environment().await;
             let ended = interrupted(subject, &handle, async || engine.cut()).await;
@@ -175,11 +169,10 @@ async fn an_engine_that_is_down_is_told_and_everything_recovers() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn commands_run_again_after_an_outage() {
+pub(crate) async fn commands_run_again_after_an_outage(on: Mechanism) {
     let engine = CuttableEngine::start();
     check(
-        subject_with(|config| config.docker_host = Some(engine.address())).await,
+        subject_with(on, |config| config.docker_host = Some(engine.address())).await,
         async |subject: &Subject| {
             let handle = subject.environment().await;
             let ended = interrupted(subject, &handle, async || engine.cut()).await;
@@ -196,9 +189,8 @@ async fn commands_run_again_after_an_outage() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_failed_provision_leaves_nothing() {
-    check(subject().await, async |subject: &Subject| {
+pub(crate) async fn a_failed_provision_leaves_nothing(on: Mechanism) {
+    check(subject(on).await, async |subject: &Subject| {
         let mut spec = subject.spec();
         // Below what the engine takes: the volume and the files container exist when the sandbox is refused.
         spec.limits.memory_bytes = 1 << 20;
@@ -209,9 +201,8 @@ async fn a_failed_provision_leaves_nothing() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_caller_that_goes_away_leaves_no_half_environment() {
-    check(subject().await, async |subject: &Subject| {
+pub(crate) async fn a_caller_that_goes_away_leaves_no_half_environment(on: Mechanism) {
+    check(subject(on).await, async |subject: &Subject| {
         let spec = subject.spec();
         let begun = subject.adapter.execution.provision(spec.clone());
         assert!(tokio::time::timeout(Duration::from_millis(20), begun).await.is_err());
@@ -223,9 +214,8 @@ async fn a_caller_that_goes_away_leaves_no_half_environment() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_is_taken_is_told_in_our_words_and_its_owner_stays() {
-    check(subject().await, async |subject: &Subject| {
+pub(crate) async fn a_name_that_is_taken_is_told_in_our_words_and_its_owner_stays(on: Mechanism) {
+    check(subject(on).await, async |subject: &Subject| {
         let spec = subject.spec();
         let name = sandbox(spec.environment_id);
         docker(&["create", "--name", &name, "--network", "none", subject.image.as_str(), "true"]).await;

@@ -1,13 +1,11 @@
 //! The containers as the engine has them.
 
 use events::spec::Mechanism;
-use runtime_adapter::container::{ContainerAdapter, ContainerConfig};
 use runtime_adapter::contract::{Subject, check};
-use runtime_adapter::ports::PortError;
 use serde_json::Value;
 
 use super::engine::{docker, files, sandbox, set};
-use super::{subject, subject_with};
+use super::subject;
 
 async fn inspected(name: &str) -> Value {
     let text = docker(&["inspect", name]).await;
@@ -73,9 +71,8 @@ fn ulimits(container: &Value) -> Vec<(String, i64)> {
     limits.iter().map(pair).collect()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn both_containers_have_exactly_the_rights_they_need() {
-    check(subject().await, async |subject: &Subject| {
+pub(crate) async fn both_containers_have_exactly_the_rights_they_need(on: Mechanism) {
+    check(subject(on).await, async |subject: &Subject| {
         let handle = subject.environment().await;
         let limits = runtime_adapter::contract::limits();
 
@@ -83,7 +80,8 @@ async fn both_containers_have_exactly_the_rights_they_need() {
         common(&box_);
         assert_eq!(capabilities(&box_), ["KILL", "SETGID", "SETPCAP", "SETUID"]);
         assert_eq!(box_["HostConfig"]["Memory"].as_u64(), Some(limits.memory_bytes));
-        assert_eq!(box_["HostConfig"]["PidsLimit"].as_u64(), Some(limits.pids_max));
+        let gvisors_own = if on == Mechanism::Gvisor { 1024 } else { 0 };
+        assert_eq!(box_["HostConfig"]["PidsLimit"].as_u64(), Some(limits.pids_max + gvisors_own));
         assert_eq!(box_["HostConfig"]["CpuQuota"].as_u64(), Some(200_000));
         for limit in [("core", 0), ("msgqueue", 0), ("nofile", 8192)] {
             assert!(ulimits(&box_).contains(&(limit.0.to_owned(), limit.1)), "{limit:?}");
@@ -95,15 +93,17 @@ async fn both_containers_have_exactly_the_rights_they_need() {
 
         let files = inspected(&files(handle.environment_id)).await;
         common(&files);
+        let runtime = |container: &Value| container["HostConfig"]["Runtime"].as_str().map(str::to_owned);
+        assert_eq!(runtime(&box_).as_deref() == Some("runsc"), on == Mechanism::Gvisor);
+        assert_ne!(runtime(&files).as_deref(), Some("runsc"));
         assert_eq!(capabilities(&files), ["CHOWN", "DAC_OVERRIDE", "FOWNER"]);
         assert_eq!(files["Config"]["Labels"]["leasehold.role"], "files");
     })
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_foreign_container_with_a_similar_name_is_left_alone() {
-    check(subject().await, async |subject: &Subject| {
+pub(crate) async fn a_foreign_container_with_a_similar_name_is_left_alone(on: Mechanism) {
+    check(subject(on).await, async |subject: &Subject| {
         let handle = subject.environment().await;
         let name = format!("leasehold-{}-foreign", handle.environment_id);
         docker(&["create", "--name", &name, "--network", "none", subject.image.as_str(), "true"]).await;
@@ -114,54 +114,4 @@ async fn a_foreign_container_with_a_similar_name_is_left_alone() {
         assert!(!set(&left).contains(sandbox(handle.environment_id).as_str()));
     })
     .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_probe_tells_version_and_images() {
-    let images = ["leasehold/execution:dev", "leasehold/no-such-image:dev"];
-    let probe = runtime_adapter::container::probe(None, None, &images).await.expect("the engine answers");
-    assert!(probe.server_version.contains('.'));
-    assert_eq!(probe.images.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false]);
-    let nowhere = runtime_adapter::container::probe(None, Some("unix:///nowhere/engine.sock"), &[]).await;
-    let code = "engine_unreachable";
-    assert_eq!(nowhere, Err(PortError::Unavailable { code, effect_possible: true }));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn every_installed_client_will_do() {
-    let clients = ["/usr/bin/docker", "/usr/local/bin/docker"].map(std::path::PathBuf::from);
-    let installed: Vec<_> = clients.into_iter().filter(|path| path.exists()).collect();
-    assert!(!installed.is_empty());
-    for client in installed {
-        let configure = |config: &mut ContainerConfig| config.docker_path = Some(client);
-        check(subject_with(configure).await, async |subject: &Subject| {
-            let handle = subject.environment().await;
-            assert_eq!(subject.sh(&handle, "echo on > f; cat f").await.stdout.head, b"on\n");
-            assert_eq!(subject.read(&handle, "f").await.expect("read"), b"on\n");
-        })
-        .await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_no_retry_can_help_is_refused_at_start() {
-    let refused = async |configure: fn(&mut ContainerConfig)| {
-        let mut config = super::config();
-        configure(&mut config);
-        let clock = runtime_adapter::contract::TestClock::default().as_clock();
-        ContainerAdapter::start(config, clock).await.err()
-    };
-    let rejected = |code| Some(PortError::Rejected { code });
-    assert_eq!(
-        refused(|config| config.mechanism = Mechanism::Gvisor).await,
-        rejected("mechanism_unsupported")
-    );
-    assert_eq!(refused(|config| config.uids = 1000..2000).await, rejected("uids_invalid"));
-    assert_eq!(
-        refused(|config| config.files_image = "leasehold/none:dev".into()).await,
-        rejected("unknown_image")
-    );
-    let missing = Some(PortError::Unavailable { code: "engine_client_missing", effect_possible: false });
-    assert_eq!(refused(|config| config.docker_path = Some("/nowhere/docker".into())).await, missing);
-    assert_eq!(refused(|config| config.docker_path = Some("docker".into())).await, missing);
 }

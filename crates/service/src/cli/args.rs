@@ -93,7 +93,7 @@ pub(super) struct Serve {
     /// Folder of the embedded database and of the node's identity.
     #[arg(long, value_name = "DIR")]
     pub(super) data: Option<String>,
-    /// How environments are isolated: docker or fake.
+    /// How environments are isolated: docker, gvisor or fake.
     #[arg(long)]
     pub(super) mechanism: Option<String>,
     /// Configuration file; default leasehold.toml where it exists.

@@ -5,7 +5,9 @@ use std::ffi::OsString;
 use std::io::Write as _;
 
 use event_log::embedded;
+use events::spec::{ImageDigest, Mechanism};
 use runtime_adapter::container;
+use runtime_adapter::ports::PortError;
 use serde_json::{Value, json};
 
 use super::args::Doctor;
@@ -46,6 +48,7 @@ async fn engine(config: &Config) -> Vec<Check> {
     let images = [config.image.as_str(), config.files_image.as_str()];
     match container::probe(None, config.engine_host.as_deref(), &images).await {
         Ok(probe) => {
+            let execution_image = probe.images.first().cloned().flatten();
             let mut checks =
                 vec![Check { name: "container engine", ok: true, detail: probe.server_version.clone() }];
             for ((name, reference), found) in
@@ -58,10 +61,70 @@ async fn engine(config: &Config) -> Vec<Check> {
                 );
                 checks.push(Check { name, ok, detail });
             }
+            checks.push(gvisor(config, execution_image.as_ref()).await);
             checks
         }
         Err(error) => vec![Check { name: "container engine", ok: false, detail: error.to_string() }],
     }
+}
+
+/// Found out by trying. Where another mechanism is configured, a machine without gVisor lacks nothing.
+async fn gvisor(config: &Config, image: Option<&ImageDigest>) -> Check {
+    let name = "gVisor";
+    let is_needed = config.mechanism == Mechanism::Gvisor;
+    let Some(image) = image else {
+        return Check { name, ok: !is_needed, detail: "not tried: it takes the execution image".to_owned() };
+    };
+    let (host, runtime) = (config.engine_host.as_deref(), config.gvisor_runtime.as_str());
+    let host_network = config.gvisor_allow_host_network;
+    match container::probe_gvisor(None, host, runtime, host_network, image).await {
+        Ok(facts) => {
+            let network = if facts.has_host_network() {
+                "; the network stack is the host's, which gvisor_allow_host_network allows"
+            } else {
+                ""
+            };
+            let words: Vec<&str> =
+                std::iter::once(&facts.path).chain(&facts.arguments).map(String::as_str).collect();
+            let detail = format!(
+                "a container of runtime {runtime} ({}) sees kernel {}{network}",
+                words.join(" "),
+                facts.kernel_release
+            );
+            Check { name, ok: true, detail }
+        }
+        Err(error) if is_needed => Check { name, ok: false, detail: gvisor_hint(runtime, &error) },
+        Err(error) => {
+            let detail = format!(
+                "not usable, and mechanism = {} goes without: {}",
+                config.mechanism,
+                gvisor_hint(runtime, &error)
+            );
+            Check { name, ok: true, detail }
+        }
+    }
+}
+
+fn gvisor_hint(runtime: &str, error: &PortError) -> String {
+    let (PortError::Rejected { code } | PortError::Unavailable { code, .. }) = error else {
+        return error.to_string();
+    };
+    let hint = match *code {
+        "gvisor_not_registered" => "the engine knows no such runtime: ./dev setup registers it",
+        "gvisor_is_default_runtime" => {
+            "it is the engine's default runtime, in which the files containers would run"
+        }
+        "gvisor_host_network" => {
+            "it is registered with --network=host, which gvisor_allow_host_network does not allow"
+        }
+        "gvisor_unsafe_arguments" => {
+            "it is registered with arguments that are not known to leave the isolation whole"
+        }
+        "gvisor_not_in_use" => "the engine started its container in another runtime",
+        "gvisor_starts_nothing" => "the engine cannot start a container in it",
+        _ => return error.to_string(),
+    };
+    format!("{runtime}: {hint} ({code})")
 }
 
 fn print(checks: &[Check], json: bool) -> Result<(), Failure> {

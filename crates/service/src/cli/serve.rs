@@ -257,6 +257,8 @@ async fn runtime(config: &Config, foundation: &Foundation, data_dir: &Path) -> R
             settings.execution_image.clone_from(&config.image);
             settings.files_image.clone_from(&config.files_image);
             settings.mechanism = mechanism;
+            settings.gvisor_runtime.clone_from(&config.gvisor_runtime);
+            settings.gvisor_allow_host_network = config.gvisor_allow_host_network;
             settings.provision_budget = config.provision_budget;
             settings.state_dir = Some(data_dir.to_path_buf());
             settings.crash_points = CrashPoints::armed(config.crash_point.as_deref());
@@ -266,6 +268,10 @@ async fn runtime(config: &Config, foundation: &Foundation, data_dir: &Path) -> R
                 }
                 _ => Failure::failed(format!("{error}; `leasehold doctor` says what is missing")),
             })?;
+            if let Some(gvisor) = adapter.gvisor() {
+                let (arguments, kernel) = (gvisor.arguments.join(" "), &gvisor.kernel_release);
+                tracing::info!(runtime = %gvisor.path, %arguments, %kernel, "gVisor is verified");
+            }
             let image_digest = adapter.execution_image().clone();
             Ok(Runtime { ports: ports(adapter), mechanism, image_digest })
         }

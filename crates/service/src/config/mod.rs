@@ -76,6 +76,10 @@ pub struct Config {
     pub files_image: String,
     /// The engine's address, when it is not the default one.
     pub engine_host: Option<String>,
+    /// The engine's name for gVisor.
+    pub gvisor_runtime: String,
+    /// gVisor may be registered with the host's network stack.
+    pub gvisor_allow_host_network: bool,
     /// Longest time to make an environment.
     pub provision_budget: Duration,
     /// Longest life of an environment, and so of a lease.
@@ -113,8 +117,10 @@ impl Config {
     /// Every fault of every source.
     pub fn load(sources: &Sources) -> Result<Self, Faults> {
         let mut read = read::Reader::new(sources);
+        let profile = read.take("profile", values::profile);
+        let host_network = read.take_optional("gvisor_allow_host_network", values::boolean);
         let config = Self {
-            profile: read.take("profile", values::profile),
+            profile,
             auth_mode: read.take("auth_mode", values::auth_mode),
             mechanism: read.take("mechanism", values::mechanism),
             listen: read.take("listen", values::socket_address),
@@ -123,6 +129,8 @@ impl Config {
             image: read.take("image", values::text),
             files_image: read.take("files_image", values::text),
             engine_host: read.take_optional("engine_host", values::text),
+            gvisor_runtime: read.take("gvisor_runtime", values::text),
+            gvisor_allow_host_network: host_network.unwrap_or(profile == Profile::Development),
             provision_budget: read.take("provision_budget_seconds", |raw| values::seconds(raw, 1, 60)),
             environment_cap: read.take("environment_cap_seconds", |raw| values::seconds(raw, 5, 86_400)),
             queue_waiting_max: read.take("queue_waiting_max", |raw| values::count(raw, 1, 1_024)),
@@ -184,12 +192,13 @@ fn check(config: &Config, read: &mut read::Reader<'_>) {
             read.fault("mechanism", &why);
         }
         Mechanism::Docker if config.auth_mode == AuthMode::Token => {
-            read.fault("mechanism", "docker shares the kernel: auth_mode = token refuses it");
+            let why = "docker shares the kernel: auth_mode = token refuses it; set mechanism = gvisor or auth_mode = dev";
+            read.fault("mechanism", why);
         }
-        Mechanism::Gvisor | Mechanism::Microvm => {
-            read.fault("mechanism", &format!("{mechanism} is not configured in this version"));
+        Mechanism::Microvm => {
+            read.fault("mechanism", "microvm is not configured in this version");
         }
-        Mechanism::Docker | Mechanism::Fake => {}
+        Mechanism::Docker | Mechanism::Gvisor | Mechanism::Fake => {}
     }
     match config.auth_mode {
         AuthMode::Token => read.fault("auth_mode", "token is not configured in this version"),
@@ -271,17 +280,54 @@ mod tests {
         );
     }
 
+    /// Every mechanism under every profile and way of proving oneself. `auth_mode = token` is itself a fault in this version.
     #[test]
-    fn mechanisms_that_share_the_kernel_are_refused_where_it_matters() {
-        for mechanism in ["docker", "fake"] {
-            let sources =
-                variables(&[("LEASEHOLD_PROFILE", "production"), ("LEASEHOLD_MECHANISM", mechanism)]);
-            assert!(faults(&sources).contains(&"mechanism".to_owned()), "{mechanism}");
+    fn profiles_and_tokens_decide_over_mechanisms() {
+        let (ok, auth, mechanism): (&[&str], &[&str], &[&str]) = (&[], &["auth_mode"], &["mechanism"]);
+        let both: &[&str] = &["mechanism", "auth_mode"];
+        for (profile, auth_mode, expected) in [
+            ("development", "dev", [ok, ok, mechanism, ok]),
+            ("development", "token", [both, auth, both, auth]),
+            ("production", "dev", [both, auth, both, both]),
+            ("production", "token", [both, auth, both, both]),
+        ] {
+            for (value, keys) in ["docker", "gvisor", "microvm", "fake"].into_iter().zip(expected) {
+                let found = Config::load(&variables(&[
+                    ("LEASEHOLD_PROFILE", profile),
+                    ("LEASEHOLD_AUTH_MODE", auth_mode),
+                    ("LEASEHOLD_MECHANISM", value),
+                ]));
+                let found: Vec<String> = match found {
+                    Ok(config) => {
+                        assert_eq!(config.mechanism.as_str(), value);
+                        Vec::new()
+                    }
+                    Err(faults) => faults.0.into_iter().map(|fault| fault.key).collect(),
+                };
+                assert_eq!(found, keys, "{profile}, {auth_mode}, {value}");
+            }
         }
-        let token = variables(&[("LEASEHOLD_AUTH_MODE", "token")]);
-        assert!(faults(&token).contains(&"mechanism".to_owned()));
+        // A staging system with real tokens is told both ways out.
+        let staging = variables(&[("LEASEHOLD_AUTH_MODE", "token"), ("LEASEHOLD_MECHANISM", "docker")]);
+        let told = Config::load(&staging).map(drop).unwrap_err().to_string();
+        assert!(told.contains("mechanism") && told.contains("auth_mode = token"), "{told}");
         let microvm = variables(&[("LEASEHOLD_MECHANISM", "microvm")]);
-        assert_eq!(faults(&microvm), ["mechanism"]);
+        assert!(Config::load(&microvm).map(drop).unwrap_err().to_string().contains("not configured"));
+    }
+
+    #[test]
+    fn the_host_network_is_for_development_unless_named() {
+        let allowed =
+            |pairs: &[(&str, &str)]| Config::load(&variables(pairs)).unwrap().gvisor_allow_host_network;
+        assert!(allowed(&[]));
+        assert!(!allowed(&[("LEASEHOLD_GVISOR_ALLOW_HOST_NETWORK", "false")]));
+        let sources =
+            Sources { file: Some("gvisor_allow_host_network = false\n".to_owned()), ..Sources::default() };
+        assert!(!Config::load(&sources).unwrap().gvisor_allow_host_network);
+        assert_eq!(
+            faults(&variables(&[("LEASEHOLD_GVISOR_ALLOW_HOST_NETWORK", "perhaps")])),
+            ["gvisor_allow_host_network"]
+        );
     }
 
     #[test]

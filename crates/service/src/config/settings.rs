@@ -36,6 +36,11 @@ pub const SETTINGS: &[Setting] = &[
     setting("image", "leasehold/execution:dev", "local reference of the execution image"),
     setting("files_image", "leasehold/files:dev", "local reference of the files image"),
     unset("engine_host", "address of the container engine, as its command line takes it"),
+    setting("gvisor_runtime", "runsc", "the engine's name for the runtime of mechanism gvisor"),
+    unset(
+        "gvisor_allow_host_network",
+        "whether gvisor may be registered with --network=host; true in development, false in production",
+    ),
     setting("provision_budget_seconds", "30", "longest time to make an environment, at most 60"),
     setting("environment_cap_seconds", "3600", "longest life of an environment and of a lease"),
     setting("queue_waiting_max", "64", "foreground commands that may wait in one environment"),

@@ -43,6 +43,13 @@ pub(super) fn mechanism(raw: &Raw) -> Result<Mechanism, String> {
     choice(raw, &all.map(|mechanism| (mechanism.as_str(), mechanism)))
 }
 
+pub(super) fn boolean(raw: &Raw) -> Result<bool, String> {
+    match raw {
+        Raw::Boolean(value) => Ok(*value),
+        _ => choice(raw, &[("true", true), ("false", false)]),
+    }
+}
+
 pub(super) fn socket_address(raw: &Raw) -> Result<SocketAddr, String> {
     text(raw)?.parse().map_err(|_| "must be an address and a port, for example 127.0.0.1:7390".to_owned())
 }

@@ -27,7 +27,7 @@ impl Output {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CounterSource {
-    /// None readable (gVisor, or no cgroup mount): every counter stays 0 and proves nothing.
+    /// None readable (gVisor, or no cgroup mount): every counter stays 0 and proves nothing, but [`Counters::refused_forks`].
     None = 0,
     /// cgroup v1: `memory.oom_control`, `memory.max_usage_in_bytes`, `pids.events`, `cpuacct.usage`.
     V1 = 1,
@@ -51,7 +51,8 @@ impl CounterSource {
 pub struct Counters {
     /// Processes killed by the memory controller.
     pub oom_kills: u64,
-    /// Forks refused by the pids controller.
+    /// Forks refused by the pids controller. With [`CounterSource::None`], where nothing counts refusals: samples that found
+    /// the processes of a command's user at their limit, as the sample before had.
     pub refused_forks: u64,
     /// Highest memory use so far, in bytes (never falls; not reset per command).
     pub memory_peak_bytes: u64,

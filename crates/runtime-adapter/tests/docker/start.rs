@@ -1,0 +1,58 @@
+//! Starting the adapter, and looking at the engine without one.
+
+use events::spec::Mechanism;
+use runtime_adapter::container::{ContainerAdapter, ContainerConfig};
+use runtime_adapter::contract::{Subject, check};
+use runtime_adapter::ports::PortError;
+
+use super::subject_with;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_probe_tells_version_and_images() {
+    let images = ["leasehold/execution:dev", "leasehold/no-such-image:dev"];
+    let probe = runtime_adapter::container::probe(None, None, &images).await.expect("the engine answers");
+    assert!(probe.server_version.contains('.'));
+    assert_eq!(probe.images.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false]);
+    let nowhere = runtime_adapter::container::probe(None, Some("unix:///nowhere/engine.sock"), &[]).await;
+    let code = "engine_unreachable";
+    assert_eq!(nowhere, Err(PortError::Unavailable { code, effect_possible: true }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_installed_client_will_do() {
+    let clients = ["/usr/bin/docker", "/usr/local/bin/docker"].map(std::path::PathBuf::from);
+    let installed: Vec<_> = clients.into_iter().filter(|path| path.exists()).collect();
+    assert!(!installed.is_empty());
+    for client in installed {
+        let configure = |config: &mut ContainerConfig| config.docker_path = Some(client);
+        check(subject_with(Mechanism::Docker, configure).await, async |subject: &Subject| {
+            let handle = subject.environment().await;
+            assert_eq!(subject.sh(&handle, "echo on > f; cat f").await.stdout.head, b"on\n");
+            assert_eq!(subject.read(&handle, "f").await.expect("read"), b"on\n");
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_no_retry_can_help_is_refused_at_start() {
+    let refused = async |configure: fn(&mut ContainerConfig)| {
+        let mut config = super::config(Mechanism::Docker);
+        configure(&mut config);
+        let clock = runtime_adapter::contract::TestClock::default().as_clock();
+        ContainerAdapter::start(config, clock).await.err()
+    };
+    let rejected = |code| Some(PortError::Rejected { code });
+    assert_eq!(
+        refused(|config| config.mechanism = Mechanism::Microvm).await,
+        rejected("mechanism_unsupported")
+    );
+    assert_eq!(refused(|config| config.uids = 1000..2000).await, rejected("uids_invalid"));
+    assert_eq!(
+        refused(|config| config.files_image = "leasehold/none:dev".into()).await,
+        rejected("unknown_image")
+    );
+    let missing = Some(PortError::Unavailable { code: "engine_client_missing", effect_possible: false });
+    assert_eq!(refused(|config| config.docker_path = Some("/nowhere/docker".into())).await, missing);
+    assert_eq!(refused(|config| config.docker_path = Some("docker".into())).await, missing);
+}
