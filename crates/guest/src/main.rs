@@ -37,6 +37,8 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: guest init | guest spawn [--workspace DIR] | guest files [--workspace DIR] | guest empty [--workspace DIR]");
+    eprintln!(
+        "usage: guest init | guest spawn [--workspace DIR] | guest files [--workspace DIR] | guest empty [--workspace DIR]"
+    );
     ExitCode::from(2)
 }

@@ -84,7 +84,8 @@ async fn commands_have_no_right_and_their_starters_exactly_four(mechanism: Mecha
 
     let mut body = python(include_str!("probes/rights.py"));
     body["background"] = json!(true);
-    let background = case.run(&sandbox, &body).await;
+    let background = case.begin(&sandbox, &body).await;
+    let background = case.ended(&background).await;
     let text = background["stdout"]["text"].as_str().expect("text");
     let found: Value = serde_json::from_str(text).unwrap_or_else(|_| panic!("{background}"));
     assert_no_rights(&found["self"], mechanism);
@@ -123,10 +124,7 @@ async fn programs_of_the_sandbox_are_not_used_by_the_host(mechanism: Mechanism) 
     // It waits for processes that the host starts, and would write their programs.
     let mut hunter = python(include_str!("probes/hunter.py"));
     hunter["background"] = json!(true);
-    hunter["wait_seconds"] = json!(0);
-    let path = format!("/v1/leases/{}/commands", tests::api::id(&sandbox.lease, "lease_id"));
-    let (status, hunter) = case.service.post(&path, &hunter).await;
-    assert_eq!(status, 202, "{hunter}");
+    let hunter = case.begin(&sandbox, &hunter).await;
     for _ in 0..6 {
         assert!(docker(&["exec", &container, "cat", "/proc/self/status"]).await.contains("NoNewPrivs:\t1"));
         assert!(
@@ -137,9 +135,7 @@ async fn programs_of_the_sandbox_are_not_used_by_the_host(mechanism: Mechanism) 
     }
     let done = case.run(&sandbox, &sh("touch /workspace/enough")).await;
     assert_eq!(done["exit_code"], 0, "{done}");
-    let path = format!("/v1/commands/{}", tests::api::id(&hunter, "command_id"));
-    let hunter =
-        case.service.wait_for(&path, "the hunter's end", |command| command["state"] == "finished").await;
+    let hunter = case.ended(&hunter).await;
     let text = hunter["stdout"]["text"].as_str().expect("text");
     let hunted: Value = serde_json::from_str(text).unwrap_or_else(|_| panic!("{hunter}"));
     assert!(hunted["rounds"].as_u64().is_some_and(|rounds| rounds > 10), "{hunted}");

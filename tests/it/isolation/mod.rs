@@ -17,15 +17,29 @@ macro_rules! on_every_mechanism {
                 }
             )+
         }
+
+        mod gvisor {
+            $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $case() {
+                    super::$case(events::spec::Mechanism::Gvisor).await;
+                }
+            )+
+        }
     };
 }
 
+mod cycles;
+mod environment;
 mod escape;
 mod kernel;
+mod paths;
 mod processes;
+mod profile;
 mod resources;
 #[cfg(target_arch = "x86_64")]
 mod syscalls;
+mod tenants;
 mod trees;
 mod trusted;
 mod writable;
@@ -85,6 +99,14 @@ impl Case {
         Self { mechanism, service, neighbour, made: Mutex::default(), data }
     }
 
+    /// SIGKILL, and another service on what is left: it takes the sandboxes over.
+    async fn restart(self, options: &Options) -> Self {
+        let Self { mechanism, service, neighbour, made, data } = self;
+        service.kill_hard().await;
+        let service = Service::start(data.path(), options).await;
+        Self { mechanism, service, neighbour, made, data }
+    }
+
     /// A fresh sandbox with the default limits, proven to have no way out.
     async fn sandbox(&self) -> Sandbox {
         self.sandbox_with(&json!({})).await
@@ -127,6 +149,22 @@ impl Case {
         assert_eq!((&command["exit_code"], &command["killed_by"]), (&json!(0), &Value::Null), "{command}");
         let text = command["stdout"]["text"].as_str().expect("text");
         serde_json::from_str(text).unwrap_or_else(|_| panic!("not what a probe says: {command}"))
+    }
+
+    /// Starts a command and does not wait.
+    async fn begin(&self, sandbox: &Sandbox, body: &Value) -> Value {
+        let mut body = body.clone();
+        body["wait_seconds"] = json!(0);
+        let path = format!("/v1/leases/{}/commands", id(&sandbox.lease, "lease_id"));
+        let (status, command) = self.service.post(&path, &body).await;
+        assert!(status == 202 || (status == 200 && command["state"] == "finished"), "{status} {command}");
+        command
+    }
+
+    /// Waits for the end of a command that was begun.
+    async fn ended(&self, command: &Value) -> Value {
+        let path = format!("/v1/commands/{}", id(command, "command_id"));
+        self.service.wait_for(&path, "the end", |command| command["state"] == "finished").await
     }
 
     /// The sandbox answers, with its workspace.

@@ -2,14 +2,17 @@ wrote = found["written"] = {}
 for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/kernel/hostname", "/proc/sysrq-trigger",
              "/proc/sys/vm/overcommit_memory", "/proc/sys/vm/drop_caches", "/proc/sys/net/ipv4/ip_forward",
              "/proc/sys/kernel/randomize_va_space", "/proc/sys/fs/binfmt_misc/register", "/proc/irq/default_smp_affinity",
-             "/proc/bus/pci/devices", "/proc/fs/nfsd/filehandle", "/proc/self/attr/current", "/proc/self/attr/exec",
-             "/proc/1/oom_score_adj", "/proc/acpi/wakeup", "/proc/mtrr", "/proc/timer_list", "/sys/kernel/uevent_helper",
+             "/proc/bus/pci/devices", "/proc/fs/nfsd/filehandle", 
+             "/proc/1/oom_score_adj", "/proc/acpi/wakeup", "/proc/mtrr", "/sys/kernel/uevent_helper",
              "/sys/kernel/mm/transparent_hugepage/enabled", "/sys/power/state", "/sys/module/kernel/parameters/panic",
              "/sys/fs/cgroup/release_agent", "/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/memory/release_agent",
              "/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/pids/pids.max", "/sys/fs/cgroup/pids.max",
              "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/devices/devices.allow"):
     # Opening is enough: nothing is ever written into what opens.
     wrote[path] = attempt(opened, path, os.O_WRONLY)
+# Its own label may be opened; it is the writing that must fail.
+for path in ("/proc/self/attr/current", "/proc/self/attr/exec", "/proc/self/attr/fscreate"):
+    wrote[path] = attempt(written, path, b"unconfined")
 for top, names, _ in os.walk("/sys/fs/cgroup"):
     wrote[f"mkdir {top}/x"] = attempt(os.mkdir, f"{top}/x")
     del names[8:]
@@ -44,7 +47,7 @@ read = found["read"] = {}
 for path in ("/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched_debug", "/proc/kallsyms", "/proc/kmsg", "/proc/latency_stats",
              "/proc/kpagecount", "/proc/kpageflags", "/proc/kpagecgroup", "/proc/vmallocinfo", "/proc/slabinfo", "/proc/1/pagemap",
              "/proc/1/mem", "/proc/1/maps", "/proc/1/stack", "/proc/1/syscall", "/proc/scsi/scsi", "/dev/kmsg",
-             "/sys/firmware/dmi/tables/DMI", "/sys/kernel/debug/sched/debug", "/sys/kernel/tracing/trace", "/sys/kernel/notes/x"):
+             "/sys/firmware/dmi/tables/DMI", "/sys/kernel/debug/sched/debug", "/sys/kernel/tracing/trace"):
     read[path] = content(path)
 for directory in ("/sys/firmware", "/proc/acpi", "/proc/asound", "/proc/scsi"):
     read[directory] = "empty" if not os.path.isdir(directory) or not os.listdir(directory) else "names"

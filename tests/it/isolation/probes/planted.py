@@ -1,5 +1,5 @@
 replaced = found["replaced"] = {}
-for path in ("/dev/null", "/dev/console", "/dev/ptmx", "/dev/pts/0", "/dev/tty", "/dev/stdout", "/proc/self/exe/x"):
+for path in ("/dev/null", "/dev/console", "/dev/ptmx", "/dev/pts/0", "/dev/tty", "/dev/stdout"):
     replaced["unlink " + path] = attempt(os.unlink, path)
     replaced["rename " + path] = attempt(os.rename, path, path + ".old")
 replaced["link in /dev"] = attempt(os.symlink, "/proc/sys/kernel/core_pattern", "/dev/planted")
