@@ -97,7 +97,9 @@ fn peak_bytes(case: &Case) -> u64 {
 
 /// R7, R12, R14.
 async fn output_and_downloads_cost_the_service_no_memory(mechanism: Mechanism) {
-    let case = Case::start(mechanism).await;
+    let mut options = super::options(mechanism);
+    options.variables = vec![("LEASEHOLD_OUTPUT_BYTES_MAX", (8 << 20).to_string())];
+    let case = Case::start_with(&options, mechanism).await;
     let sandbox = case.sandbox().await;
     case.answers(&sandbox).await;
     let before = peak_bytes(&case);

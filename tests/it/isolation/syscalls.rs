@@ -22,6 +22,7 @@ const PROBES: [u64; 2] = [335, 336];
 fn golden(mechanism: Mechanism) -> BTreeMap<u64, &'static str> {
     let text = match mechanism {
         Mechanism::Docker => include_str!("golden/syscalls.docker"),
+        Mechanism::Gvisor => include_str!("golden/syscalls.gvisor"),
         other => panic!("no golden list for {other}"),
     };
     let lines = text.lines().filter(|line| !line.starts_with('#'));

@@ -23,16 +23,20 @@ async fn root_bytes(case: &Case, sandbox: &super::Sandbox) -> u64 {
 async fn what_is_writable_is_named_and_bounded(mechanism: Mechanism) {
     let case = Case::start(mechanism).await;
     let sandbox = case.sandbox().await;
-    let found = case.probe(&sandbox, include_str!("probes/writable.py")).await;
+    let files = if mechanism == Mechanism::Docker { "200000" } else { "2000" };
+    let found =
+        case.probe_with(&sandbox, include_str!("probes/writable.py"), &json!({ "PROBE_FILES": files })).await;
     assert!(found["tried"].as_u64().is_some_and(|count| count > 500), "{}", found["tried"]);
     let mut created = found["created"].clone();
+    // The other kernel ignores that limit; its queues lie in its own memory, which is the sandbox's.
+    let queues: &[&str] = if mechanism == Mechanism::Gvisor { &["ok"] } else { &[] };
     // A message queue is a file there; their size is limited to nothing.
     created.as_array_mut().expect("paths").retain(|path| path != "/dev/mqueue");
     assert_eq!(created, json!(["/dev/shm", "/tmp", "/workspace"]), "writable directories");
     assert_eq!(found["files"], json!([]), "writable files");
     assert_all(
         &json!({ "file": found["mqueue"], "queue": found["mq_open"] }),
-        &[REFUSED, &["EMFILE"]].concat(),
+        &[REFUSED, &["EMFILE"], queues].concat(),
         "message queues",
     );
     for (path, bytes_max) in [("/tmp", TMP_BYTES), ("/dev/shm", SHM_BYTES), ("/run", 1 << 20)] {
@@ -71,18 +75,24 @@ async fn memory_by_other_names_is_charged_to_the_sandbox(mechanism: Mechanism) {
         "fd = os.open('/tmp', os.O_TMPFILE | os.O_RDWR)",
         "fd = os.open('/dev/shm', os.O_TMPFILE | os.O_RDWR)",
         "fd = os.open(f'/proc/self/fd/{os.memfd_create(\"m\")}', os.O_RDWR)",
-        "import mmap; held = mmap.mmap(-1, 1 << 30); held_at = [0]; fd = None",
+        "import mmap; held = mmap.mmap(-1, 1 << 30); fd = None",
         // System V shared memory: shmget, shmat.
         "libc.shmat.restype = ctypes.c_void_p; at = libc.shmat(libc.shmget(0, 1 << 30, 0o1600), None, 0); fd = None; held = (ctypes.c_char * (1 << 30)).from_address(at)",
     ];
-    let fill = "\npiece = bytes(1 << 20)\nwrote = 0\ntry:\n    while wrote < 1 << 29:\n        if fd is None: held[wrote:wrote + len(piece)] = piece; wrote += len(piece)\n        else: wrote += os.write(fd, piece)\n    found['outcome'] = 'ok'\nexcept OSError as error: found['outcome'] = word(error.errno)\nfound['wrote'] = wrote";
+    let fill = include_str!("probes/fill.py");
     for way in ways {
-        let ended = case.run(&sandbox, &python(&format!("{way}{fill}"))).await;
+        let ended = case
+            .run(
+                &sandbox,
+                &python(&format!("def open_it():\n    global held\n    {way}\n    return fd\n{fill}")),
+            )
+            .await;
         if ended["killed_by"].is_null() {
             let text = ended["stdout"]["text"].as_str().expect("text");
             let found: Value = serde_json::from_str(text).unwrap_or_else(|_| panic!("{way}: {ended}"));
             assert!(
-                ["ENOSPC", "ENOMEM", "EDQUOT"].contains(&found["outcome"].as_str().expect("a word")),
+                ["ENOSPC", "ENOMEM", "EDQUOT", "ENOTSUP", "EINVAL"]
+                    .contains(&found["outcome"].as_str().expect("a word")),
                 "{way}: {found}"
             );
         } else {

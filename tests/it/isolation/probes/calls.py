@@ -1,4 +1,6 @@
 word_at = ctypes.byref((ctypes.c_uint64 * 32)())
+# One byte of its own memory, from or to one of the other's.
+vector = ctypes.byref((ctypes.c_uint64 * 2)(ctypes.addressof(ctypes.create_string_buffer(8)), 1))
 found["calls"] = {
     "io_uring_setup": call(425, 8, word_at),
     "io_uring_enter": call(426, 0, 1, 0, 0, None, 0),
@@ -18,8 +20,8 @@ found["calls"] = {
     "finit_module": call(313, -1, b"", 0),
     "delete_module": call(176, b"x", 0),
     "ptrace init": call(101, 16, 1, 0, 0),
-    "process_vm_readv init": call(310, 1, word_at, 1, word_at, 1, 0),
-    "process_vm_writev init": call(311, 1, word_at, 1, word_at, 1, 0),
+    "process_vm_readv init": call(310, 1, vector, 1, vector, 1, 0),
+    "process_vm_writev init": call(311, 1, vector, 1, vector, 1, 0),
     "personality(ADDR_NO_RANDOMIZE)": call(135, 0x0040000),
     "personality(READ_IMPLIES_EXEC)": call(135, 0x0400000),
     "modify_ldt": call(154, 0, word_at, 8),

@@ -57,6 +57,11 @@ except OSError as error:
     read["/proc/self/pagemap"] = word(error.errno)
 buffer = ctypes.create_string_buffer(4096)
 read["syslog"] = call(103, 3, buffer, 4096)
+# The other kernel's, which tells it by its jokes; the host's would say so by its device names.
+if b"gVisor" in buffer.raw:
+    read["syslog"] = "own"
+    if read["/proc/1/maps"] == "bytes" and b"/leasehold/guest" in open("/proc/1/maps", "rb").read():
+        read["/proc/1/maps"] = "own"
 
 needles = [needle.encode() for needle in os.environ["PROBE_NEEDLES"].split()]
 hits, files = [], 0

@@ -76,6 +76,6 @@ def trusted():
             if fields(pid)["Uid"].split()[0] != str(os.getuid()):
                 with open(f"/proc/{pid}/cmdline") as file:
                     others[pid] = file.read().replace("\0", " ").strip()
-        except FileNotFoundError:
-            pass
+        except (OSError, KeyError):
+            pass  # It ended meanwhile.
     return others

@@ -18,6 +18,18 @@ def by_pidfd(number, pid, *arguments):
     return got
 
 
+def stream(path, flags):
+    """As `attempt(opened)`; what is nothing but the null device says so."""
+    try:
+        fd = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError as error:
+        return word(error.errno)
+    # The engine passes no other device but a terminal.
+    null = stat.S_ISCHR(os.fstat(fd).st_mode) and not os.isatty(fd)
+    os.close(fd)
+    return "null" if null else "ok"
+
+
 def content(path):
     try:
         with open(path, "rb") as file:
@@ -38,10 +50,10 @@ table = found["table"] = {}
 for pid, line in trusted().items():
     base = f"/proc/{pid}"
     rows = table[f"{line} #{pid}"] = {
-        "stdout written": attempt(opened, f"{base}/fd/1", os.O_WRONLY),
-        "stderr written": attempt(opened, f"{base}/fd/2", os.O_WRONLY),
-        "stdin read": attempt(opened, f"{base}/fd/0", os.O_RDONLY),
-        "stdin written": attempt(opened, f"{base}/fd/0", os.O_WRONLY),
+        "stdout written": stream(f"{base}/fd/1", os.O_WRONLY),
+        "stderr written": stream(f"{base}/fd/2", os.O_WRONLY),
+        "stdin read": stream(f"{base}/fd/0", os.O_RDONLY),
+        "stdin written": stream(f"{base}/fd/0", os.O_WRONLY),
         "fds listed": names(f"{base}/fd"),
         "fdinfo listed": names(f"{base}/fdinfo"),
         "ptrace attach": call(PTRACE, 16, pid, 0, 0),

@@ -36,13 +36,14 @@ for path in ("/tmp", "/dev/shm", "/run", "/dev"):
     found["limits"][path] = [file_system.f_blocks * file_system.f_frsize, file_system.f_files]
 found["mqueue"] = attempt(lambda: os.close(os.open("/dev/mqueue/probe", os.O_WRONLY | os.O_CREAT)))
 found["mq_open"] = call(240, b"probe", os.O_CREAT | os.O_RDWR, 0o600, None)
+call(241, b"probe")
 
 
 def fill(path):
     """Empty files until no more can be made."""
     made, outcome = 0, "ok"
     os.makedirs(path)
-    while made < 200_000:
+    while made < int(os.environ["PROBE_FILES"]):
         try:
             os.close(os.open(f"{path}/{made}", os.O_WRONLY | os.O_CREAT))
         except OSError as error:
