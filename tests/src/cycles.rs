@@ -96,13 +96,12 @@ async fn cycle(service: &Service, number: u32) -> Made {
         }
         _ => {}
     }
-    let end = if number % 2 == 0 { "release" } else { "revoke" };
-    let (status, ended) = service.post(&format!("{path}/{end}"), &json!({ "reason": "the end" })).await;
-    let (status, ended) = if status == 200 {
-        (status, ended)
+    let (end, body) = if number.is_multiple_of(2) {
+        ("release", json!({}))
     } else {
-        service.post(&format!("{path}/{end}"), &json!({})).await
+        ("revoke", json!({ "reason": "the end" }))
     };
+    let (status, ended) = service.post(&format!("{path}/{end}"), &body).await;
     assert_eq!(status, 200, "{end}: {ended}");
     service.wait_for(&path, "teardown", |lease| lease["environment"]["state"] == "destroyed").await;
     let events = service.events(run).await;

@@ -53,8 +53,9 @@ async fn every_call_that_is_reached_is_on_the_list(mechanism: Mechanism) {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-    // The other doors into the same kernel: 32-bit calls and the x32 numbers.
-    for (door, answer) in found["doors"].as_object().expect("doors") {
+    // The other doors into the same kernel: 32-bit calls and the x32 numbers. A kernel of its own has one door, whoever knocks.
+    let doors = found["doors"].as_object().expect("doors");
+    for (door, answer) in doors.iter().filter(|_| mechanism == Mechanism::Docker) {
         let answer = answer.as_str().expect("a word");
         assert!(answer.starts_with("died") || ["EPERM", "ENOSYS"].contains(&answer), "{door}: {answer}");
     }
