@@ -129,6 +129,6 @@ const fn calls(mechanism: Mechanism) -> &'static [&'static str] {
     match mechanism {
         Mechanism::Docker => &["EPERM"],
         // The table of its own kernel: absent, or checked by it.
-        _ => &["EPERM", "ENOSYS", "EACCES", "ENODEV", "EOPNOTSUPP", "EINVAL", "ESRCH", "EBADF", "EFAULT"],
+        _ => &["EPERM", "ENOSYS", "EACCES", "ENODEV", "ENOTSUP", "EINVAL", "ESRCH", "EBADF", "EFAULT"],
     }
 }
