@@ -7,5 +7,6 @@ mod faults;
 mod flow;
 mod http;
 mod inputs;
+mod isolation;
 mod openapi;
 mod reconcile;

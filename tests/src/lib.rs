@@ -3,4 +3,5 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "a harness fails by panicking")]
 
 pub mod api;
+pub mod cycles;
 pub mod process;

@@ -140,6 +140,15 @@ impl Service {
         }
     }
 
+    /// Its process id.
+    ///
+    /// # Panics
+    /// When it has ended.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id().expect("it runs")
+    }
+
     /// SIGKILL, and gone with every client of the engine that it had started.
     ///
     /// # Panics

@@ -1,8 +1,9 @@
-//! The guest binary: one static executable, three trusted processes.
+//! The guest binary: one static executable, the trusted processes of both containers.
 //!
 //! - `guest init`: PID 1 of the sandbox container.
 //! - `guest spawn [--workspace DIR]`: starts commands, over the spawn channel on stdin and stdout.
 //! - `guest files [--workspace DIR]`: the file service, over the files channel on stdin and stdout.
+//! - `guest empty [--workspace DIR]`: takes everything out of a workspace that is to be removed, and ends.
 //!
 //! Images use the default workspace; tests name another one.
 
@@ -30,11 +31,14 @@ fn main() -> ExitCode {
         Some("init") if options.is_empty() => init::run(),
         Some("spawn") => spawn::run(&workspace),
         Some("files") => files::run(&workspace),
+        Some("empty") => files::empty(&workspace),
         _ => usage(),
     }
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: guest init | guest spawn [--workspace DIR] | guest files [--workspace DIR]");
+    eprintln!(
+        "usage: guest init | guest spawn [--workspace DIR] | guest files [--workspace DIR] | guest empty [--workspace DIR]"
+    );
     ExitCode::from(2)
 }

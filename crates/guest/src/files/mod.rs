@@ -15,6 +15,7 @@
 
 mod account;
 mod content;
+mod empty;
 mod failure;
 mod list;
 mod metadata;
@@ -50,6 +51,17 @@ pub(crate) fn run(root: &Path) -> ExitCode {
         }
         Err(errno) => {
             eprintln!("guest files: {errno}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Empties a workspace, then ends.
+pub(crate) fn empty(root: &Path) -> ExitCode {
+    match prepare(root).map_err(Into::into).and_then(|workspace| empty::empty(&workspace)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("guest empty: {failure:?}");
             ExitCode::FAILURE
         }
     }

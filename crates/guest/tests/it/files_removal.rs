@@ -52,3 +52,31 @@ fn a_cancelled_removal_is_finished_by_the_next_takeover() {
     assert!(matches!(answer.1, Response::Ready { .. }), "{answer:?}");
     assert_eq!(std::fs::read_dir(files.at(".leasehold")).unwrap().count(), 1);
 }
+
+/// Deeper than descriptors may be open: gone, but for what says whose workspace it was.
+#[test]
+fn a_workspace_is_emptied_whatever_is_in_it() {
+    let files = Files::open();
+    let deep =
+        "for _ in $(seq 400); do mkdir d && cd -P d || exit 1; done; mkfifo p; ln -s / l; touch -- -rf";
+    assert!(run(&["sh", "-c", &format!("cd \"$0\" && {deep}"), files.at("").to_str().unwrap()]));
+    std::fs::write(files.at("f"), "x").unwrap();
+    std::fs::create_dir(files.at("hidden")).unwrap();
+    std::fs::set_permissions(files.at("hidden"), std::fs::Permissions::from_mode(0o0)).unwrap();
+    let workspace = files.at("");
+    let guest = [env!("CARGO_BIN_EXE_guest"), "empty", "--workspace", workspace.to_str().unwrap()];
+    // Fewer descriptors than levels.
+    assert!(run(&[&["prlimit", "--nofile=64:64"], &guest[..]].concat()));
+    let left: Vec<_> =
+        std::fs::read_dir(&workspace).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, [".leasehold"]);
+    assert_eq!(std::fs::read_dir(files.at(".leasehold")).unwrap().count(), 1);
+    assert!(std::fs::metadata("/etc/passwd").is_ok());
+    // Nothing to do is done at once.
+    assert!(run(&guest));
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test plays the container engine")]
+fn run(words: &[&str]) -> bool {
+    std::process::Command::new(words[0]).args(&words[1..]).status().unwrap().success()
+}

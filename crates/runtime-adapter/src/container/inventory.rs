@@ -63,7 +63,7 @@ impl Inner {
         }
         match object.kind {
             OrphanKind::Container => self.engine.remove_container(&object.name).await,
-            OrphanKind::Volume => self.engine.remove_volume(&object.name).await,
+            OrphanKind::Volume => self.remove_volume(object.environment_id, &object.name).await,
             OrphanKind::Network => self.engine.remove_network(&object.name).await,
             OrphanKind::Object => return Err(PortError::Rejected { code: "foreign_object" }),
         }

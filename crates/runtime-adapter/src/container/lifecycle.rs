@@ -162,7 +162,7 @@ impl Inner {
         // Both are attempted whatever becomes of the other.
         sandbox.and(files).map_err(CliError::to_port)?;
         let volume = naming::workspace_volume(environment_id);
-        self.engine.remove_volume(&volume).await.map_err(CliError::to_port)?;
+        self.remove_volume(Some(environment_id), &volume).await.map_err(CliError::to_port)?;
         let left = self.observed(Some(environment_id)).await?;
         for object in &left {
             self.remove_object(object).await?;
@@ -172,5 +172,27 @@ impl Inner {
         } else {
             Err(PortError::Unavailable { code: "teardown_incomplete", effect_possible: true })
         }
+    }
+
+    /// Removes the volume of an environment whose containers are gone. An engine gives up on a tree that is deeper than it
+    /// may open files: then the tree is taken out by our own hands first.
+    pub(super) async fn remove_volume(
+        &self,
+        environment_id: Option<EnvironmentId>,
+        name: &str,
+    ) -> Result<(), CliError> {
+        let removed = self.engine.remove_volume(name).await;
+        let (Err(CliError::Other | CliError::Timeout), Some(id)) = (removed, environment_id) else {
+            return removed;
+        };
+        let now = (self.clock)();
+        let labels = labels::arguments(&self.config, id, Role::Files, now, now);
+        let container = naming::files_container(id);
+        // An earlier try may still be at it.
+        self.engine.remove_container(&container).await?;
+        let arguments =
+            profile::empty(&self.config, &self.private, &self.files_image, &container, name, labels);
+        self.engine.cli.run(arguments).await?;
+        self.engine.remove_volume(name).await
     }
 }

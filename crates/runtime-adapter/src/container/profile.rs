@@ -20,6 +20,9 @@ const GVISOR_PIDS_EACH: u64 = 32;
 const GVISOR_PIDS_MAX: u64 = 16_384;
 /// Processes of a files container: init, the guest and its helpers.
 const FILES_PIDS_MAX: u64 = 128;
+/// A file in memory has at least this much of its mount's size to itself: what bounds bytes then bounds files as well, which
+/// otherwise only the host's memory would.
+const TMPFS_BYTES_PER_INODE: u64 = 4096;
 
 /// The largest file a command may write.
 pub(super) const fn file_size_max(limits: &Limits) -> u64 {
@@ -88,6 +91,12 @@ fn common(name: &str, seccomp: &Path, volume: &str, pids_max: u64, memory_bytes:
     arguments
 }
 
+/// A file system in memory with both limits.
+fn tmpfs(target: &str, options: &str, size_bytes: u64) -> String {
+    let inodes = (size_bytes / TMPFS_BYTES_PER_INODE).max(1);
+    format!("{target}:rw,nosuid,nodev,{options},size={size_bytes},nr_inodes={inodes}")
+}
+
 /// The sandbox: four capabilities for the guest's init and spawn, which every command loses before it starts.
 pub(super) fn sandbox(
     config: &ContainerConfig,
@@ -114,9 +123,10 @@ pub(super) fn sandbox(
     add("--dns-search", ".".to_owned());
     add("--dns-option", "timeout:1".to_owned());
     add("--dns-option", "attempts:1".to_owned());
-    add("--shm-size", config.shm_bytes.to_string());
-    add("--tmpfs", format!("/tmp:rw,exec,nosuid,nodev,mode=1777,size={}", config.tmp_bytes));
-    add("--tmpfs", "/run:rw,noexec,nosuid,nodev,mode=755,size=1048576".to_owned());
+    add("--tmpfs", tmpfs("/tmp", "exec,mode=1777", config.tmp_bytes));
+    // In place of the engine's own, which has no limit on files.
+    add("--tmpfs", tmpfs("/dev/shm", "noexec,mode=1777", config.shm_bytes));
+    add("--tmpfs", tmpfs("/run", "noexec,mode=755", 1 << 20));
     // A quota, not --cpus: that one is refused when it is more than the machine has.
     add("--cpu-period", "100000".to_owned());
     add("--cpu-quota", limits.cpu_millicores.saturating_mul(100).max(1000).to_string());
@@ -130,7 +140,7 @@ pub(super) fn sandbox(
     arguments
 }
 
-/// The files container, in the engine's default runtime whatever the mechanism: three capabilities to read and hand over any file of the workspace, an image of one binary.
+/// The files container, in the engine's default runtime whatever the mechanism.
 pub(super) fn files(
     config: &ContainerConfig,
     private: &PrivateFiles,
@@ -140,7 +150,35 @@ pub(super) fn files(
     volume: &str,
     labels: Vec<String>,
 ) -> Vec<String> {
-    let memory_bytes = files_memory_bytes(config, limits);
+    files_running("init", private, files_memory_bytes(config, limits), image, name, volume, labels)
+}
+
+/// A container that empties a workspace and ends: a files container with another command, waited for.
+pub(super) fn empty(
+    config: &ContainerConfig,
+    private: &PrivateFiles,
+    image: &ImageDigest,
+    name: &str,
+    volume: &str,
+    labels: Vec<String>,
+) -> Vec<String> {
+    let mut arguments =
+        files_running("empty", private, config.files_memory_bytes, image, name, volume, labels);
+    arguments.retain(|argument| argument != "--detach");
+    arguments.insert(1, "--rm".to_owned());
+    arguments
+}
+
+/// Three capabilities to read and hand over any file of the workspace, an image of one binary.
+fn files_running(
+    command: &str,
+    private: &PrivateFiles,
+    memory_bytes: u64,
+    image: &ImageDigest,
+    name: &str,
+    volume: &str,
+    labels: Vec<String>,
+) -> Vec<String> {
     let mut arguments = common(name, &private.files_seccomp(), volume, FILES_PIDS_MAX, memory_bytes);
     let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
     for capability in ["DAC_OVERRIDE", "CHOWN", "FOWNER"] {
@@ -153,6 +191,6 @@ pub(super) fn files(
     add("--ulimit", "nofile=1024:1024".to_owned());
     add("--entrypoint", "/guest".to_owned());
     arguments.extend(labels);
-    arguments.extend([image.to_string(), "init".to_owned()]);
+    arguments.extend([image.to_string(), command.to_owned()]);
     arguments
 }

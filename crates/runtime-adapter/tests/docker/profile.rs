@@ -93,7 +93,7 @@ pub(crate) async fn both_containers_have_exactly_the_rights_they_need(on: Mechan
         assert_eq!(box_["HostConfig"]["Dns"], serde_json::json!(["127.0.0.1"]));
         assert_eq!(box_["Config"]["Hostname"], "sandbox");
         let tmpfs = box_["HostConfig"]["Tmpfs"].as_object().expect("tmpfs");
-        assert_eq!(tmpfs.keys().collect::<Vec<_>>(), ["/run", "/tmp"]);
+        assert_eq!(tmpfs.keys().collect::<Vec<_>>(), ["/dev/shm", "/run", "/tmp"]);
 
         let files = inspected(&files(handle.environment_id)).await;
         common(&files);
