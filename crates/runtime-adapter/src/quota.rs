@@ -30,6 +30,13 @@ pub(crate) struct Used {
     pub(crate) inodes: u64,
 }
 
+impl Used {
+    /// No more than this, of either.
+    pub(crate) fn is_within(self, ceiling: Self) -> bool {
+        self.bytes <= ceiling.bytes && self.inodes <= ceiling.inodes
+    }
+}
+
 /// A look at it. `None`: it cannot be measured, which is never zero.
 pub(crate) type Measured = Option<Used>;
 
@@ -59,9 +66,7 @@ impl Allowance {
     /// What proves that a measure is too much; `elapsed` since the command's start.
     pub(crate) fn excess(&self, measured: Measured, elapsed: Duration) -> Option<Evidence> {
         match measured {
-            Some(used) if used.bytes > self.ceiling.bytes || used.inodes > self.ceiling.inodes => {
-                Some(disk_evidence(self.limit, used))
-            }
+            Some(used) if !used.is_within(self.ceiling) => Some(disk_evidence(self.limit, used)),
             None if self.was_measurable || elapsed > UNMEASURABLE_GRACE => Some(self.cannot_measure()),
             Some(_) | None => None,
         }
@@ -82,7 +87,7 @@ impl Allowance {
             return None;
         }
         match measured {
-            Some(used) => is_over(self.limit, used).then(|| disk_evidence(self.limit, used)),
+            Some(used) => (!used.is_within(self.limit)).then(|| disk_evidence(self.limit, used)),
             None => Some(self.cannot_measure()),
         }
     }
@@ -90,14 +95,10 @@ impl Allowance {
     /// The number of kills in a row after a command that was, or was not, killed for its use of the workspace.
     pub(crate) fn strikes(&self, before: u32, was_killed: bool, after: Measured) -> u32 {
         match after {
-            Some(used) if !is_over(self.limit, used) => 0,
+            Some(used) if used.is_within(self.limit) => 0,
             _ => before.saturating_add(u32::from(was_killed)),
         }
     }
-}
-
-fn is_over(limit: Used, used: Used) -> bool {
-    used.bytes > limit.bytes || used.inodes > limit.inodes
 }
 
 /// What proves a DISK kill: bytes first, when both are too many.

@@ -17,9 +17,8 @@ pub(super) struct Census {
 impl Census {
     /// Takes one sample: `limits` are the running commands' users with their limits.
     pub(super) fn sample(&mut self, limits: impl Iterator<Item = (u32, u64)>) {
-        self.note(
-            limits.fold(false, |reached, (uid, limit)| reached || tasks_of(Path::new(PROC), uid) >= limit),
-        );
+        let mut limits = limits;
+        self.note(limits.any(|(uid, limit)| tasks_of(Path::new(PROC), uid) >= limit));
     }
 
     fn note(&mut self, is_at_limit: bool) {
@@ -45,11 +44,11 @@ fn tasks_of(proc: &Path, uid: u32) -> u64 {
         .sum()
 }
 
-/// The number of threads in a process's status, when it is the user's. The name in the first line is the process's own choice,
-/// with line ends escaped.
+/// The number of threads in a process's status, when it is the user's. The name in the first line is the process's own choice;
+/// where its line ends are not escaped (gVisor) it holds more lines, so the last match counts.
 fn threads_of(status: &str, uid: u32) -> Option<u64> {
     let field =
-        |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next());
+        |name: &str| status.lines().rev().find_map(|line| line.strip_prefix(name)?.split_whitespace().next());
     let is_theirs = field("Uid:")?.parse() == Ok(uid);
     if is_theirs { field("Threads:")?.parse().ok() } else { None }
 }
@@ -76,6 +75,7 @@ mod tests {
             ("1", "Name:\tguest\nUid:\t0\t0\t0\t0\nThreads:\t1\n"),
             ("17", "Name:\tUid:\\n 7\nUid:\t70000\t70000\t70000\t70000\nThreads:\t3\n"),
             ("18", "Name:\tsh\nUid:\t70000\t70000\t70000\t70000\nThreads:\t1\n"),
+            ("20", "Name:\tx\nUid:\t0\nThreads:\t0\nUid:\t70002\t70002\t70002\t70002\nThreads:\t5\n"),
             ("self", "Name:\tsh\nUid:\t70000\t70000\t70000\t70000\nThreads:\t1\n"),
         ] {
             std::fs::create_dir(root.path().join(name)).unwrap();
@@ -84,6 +84,7 @@ mod tests {
         std::fs::create_dir(root.path().join("19")).unwrap();
         assert_eq!(tasks_of(root.path(), 70_000), 4);
         assert_eq!(tasks_of(root.path(), 70_001), 0);
+        assert_eq!(tasks_of(root.path(), 70_002), 5, "whatever it calls itself");
         assert!(tasks_of(Path::new(PROC), rustix::process::getuid().as_raw()) >= 1, "this process at least");
     }
 }

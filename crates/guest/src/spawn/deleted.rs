@@ -61,12 +61,18 @@ impl Hidden {
 pub(super) struct Scan {
     question: Question,
     device: u64,
-    until: Instant,
-    pending: Vec<u32>,
+    /// Threads may have descriptors of their own: no filter of system calls sees to it that they share them.
+    every_thread: bool,
+    /// Set by the first turn.
+    until: Option<Instant>,
+    /// Processes, and threads of a process.
+    pending: Vec<(u32, Option<u32>)>,
     current: Option<Descriptors>,
     seen: HashSet<u64>,
     bytes: u64,
     hidden: HashSet<u32>,
+    /// A command was on its way to its program meanwhile: it is its user's by then, and shows nothing yet.
+    saw_start: bool,
     failed: bool,
 }
 
@@ -78,31 +84,36 @@ struct Descriptors {
 }
 
 impl Scan {
-    pub(super) fn begin(question: Question, workspace: &Path) -> Self {
+    pub(super) fn begin(question: Question, workspace: &Path, every_thread: bool) -> Self {
         let device = stat(workspace).map(|stat| stat.st_dev);
         let pending = processes();
         let failed = device.is_err() || pending.is_none();
         Self {
             question,
             device: device.unwrap_or(0),
-            until: Instant::now() + Duration::from_millis(MEASURE_MAX_MS),
-            pending: pending.unwrap_or_default(),
+            every_thread,
+            until: None,
+            pending: pending.unwrap_or_default().into_iter().map(|pid| (pid, None)).collect(),
             current: None,
             seen: HashSet::new(),
             bytes: 0,
             hidden: HashSet::new(),
+            saw_start: false,
             failed,
         }
     }
 
-    /// Goes on for one turn; the answer, once there is one.
-    pub(super) fn turn(&mut self, hidden: &mut Hidden) -> Option<ToHost> {
-        let until = Instant::now() + TURN;
+    /// Goes on for one turn; the answer, once there is one. `is_starting` while a command has not reached its program.
+    pub(super) fn turn(&mut self, hidden: &mut Hidden, is_starting: bool) -> Option<ToHost> {
+        self.saw_start |= is_starting;
+        let now = Instant::now();
+        let until = now + TURN;
+        let all_until = *self.until.get_or_insert(now + Duration::from_millis(MEASURE_MAX_MS));
         let is_cut = !self.failed && {
             let user = Borrowed::take(self.question.uid, self.question.gid);
             self.failed |= user.is_none();
             loop {
-                if self.failed || self.is_over() || Instant::now() > self.until {
+                if self.failed || self.is_over() || Instant::now() > all_until {
                     break true;
                 }
                 if !self.look() {
@@ -113,7 +124,7 @@ impl Scan {
                 }
             }
         };
-        let is_hiding = hidden.is_hiding(std::mem::take(&mut self.hidden));
+        let is_hiding = !self.saw_start && hidden.is_hiding(std::mem::take(&mut self.hidden));
         let readable = !self.failed && !is_hiding;
         Some(ToHost::Measured {
             token: self.question.token,
@@ -131,8 +142,8 @@ impl Scan {
     /// Looks at some descriptors of one process; false when there is none left.
     fn look(&mut self) -> bool {
         let Some(mut descriptors) = self.current.take() else {
-            let Some(pid) = self.pending.pop() else { return false };
-            match self.open(pid) {
+            let Some((pid, thread)) = self.pending.pop() else { return false };
+            match self.open(pid, thread) {
                 Ok(descriptors) => self.current = descriptors,
                 Err(Errno::ACCESS | Errno::PERM) => drop(self.hidden.insert(pid)),
                 Err(Errno::NOENT | Errno::SRCH) => {}
@@ -141,7 +152,14 @@ impl Scan {
             return true;
         };
         for _ in 0..BATCH {
-            let Some(Ok(entry)) = descriptors.entries.read() else { return true };
+            let entry = match descriptors.entries.read() {
+                Some(Ok(entry)) => entry,
+                None | Some(Err(Errno::NOENT | Errno::SRCH)) => return true,
+                Some(Err(_)) => {
+                    self.failed = true;
+                    return true;
+                }
+            };
             match self.add(&descriptors.directory, entry.file_name()) {
                 // Closed meanwhile, or the process has ended.
                 Ok(()) | Err(Errno::NOENT | Errno::SRCH) => {}
@@ -162,14 +180,22 @@ impl Scan {
     }
 
     /// `None` for a process of somebody else.
-    fn open(&self, pid: u32) -> Result<Option<Descriptors>, Errno> {
+    fn open(&mut self, pid: u32, thread: Option<u32>) -> Result<Option<Descriptors>, Errno> {
+        let open = |path: String| openat(CWD, path, DIRECTORY, Mode::empty());
+        if let Some(thread) = thread {
+            let directory = open(format!("/proc/{pid}/task/{thread}/fd"))?;
+            let entries = Dir::read_from(&directory)?;
+            return Ok(Some(Descriptors { pid, directory, entries }));
+        }
         // The directory's owner is the process's own user, dumpable or not; what gVisor says is checked.
         if stat(format!("/proc/{pid}"))?.st_uid != self.question.uid
             && user_of(pid) != Some(self.question.uid)
         {
             return Ok(None);
         }
-        let open = |path: String| openat(CWD, path, DIRECTORY, Mode::empty());
+        if self.every_thread {
+            self.pending.extend(other_threads(pid).map(|thread| (pid, Some(thread))));
+        }
         let directory = match open(format!("/proc/{pid}/fd")) {
             // Its first thread has ended: it is over, or goes on without it.
             Err(Errno::ACCESS | Errno::PERM) if !has_memory(pid) => {
@@ -219,10 +245,11 @@ fn processes() -> Option<Vec<u32>> {
     Some(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
 }
 
-/// The first word after a name in a process's status, which everybody may read.
+/// The first word after a name in a process's status, which everybody may read. The first field is the process's own name:
+/// where its line ends are not escaped (gVisor) it can hold lines of the process's choice, so the last match counts.
 fn status(pid: u32, name: &[u8]) -> Option<String> {
     let status = std::fs::read(format!("/proc/{pid}/status")).ok()?;
-    let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(name))?;
+    let line = status.rsplit(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(name))?;
     Some(std::str::from_utf8(line).ok()?.split_ascii_whitespace().next()?.to_owned())
 }
 

@@ -283,7 +283,11 @@ impl Server {
                     return Err(Violation("too many questions at once").into());
                 }
                 let question = Question { token, uid, gid, bytes_max, inodes_max };
-                self.scans.push_back(Scan::begin(question, &self.workspace));
+                self.scans.push_back(Scan::begin(
+                    question,
+                    &self.workspace,
+                    self.counter_files.source() == CounterSource::None,
+                ));
             }
         }
         Ok(())
@@ -434,7 +438,8 @@ impl Server {
     /// One turn of the search for deleted files, if one was asked for.
     fn scan_on(&mut self) {
         let Some(scan) = self.scans.front_mut() else { return };
-        if let Some(answer) = scan.turn(&mut self.hidden) {
+        let is_starting = self.commands.values().any(|command| !command.started && command.link.is_some());
+        if let Some(answer) = scan.turn(&mut self.hidden, is_starting) {
             self.scans.pop_front();
             self.writer.control(&answer);
         }

@@ -30,6 +30,8 @@ const COMMAND_OOM_SCORE_ADJ: i32 = 1000;
 const TREE_KILL_DEADLINE: Duration = Duration::from_secs(5);
 /// What a killed container's channel still held is read at once; this only bounds a channel that does not end.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(2);
+/// Searches for deleted open files after a command that may be cut by their time before that counts as impossible.
+const SEARCHES_MAX: u32 = 3;
 /// How much later than the sandbox's death the engine may tell of a kill by the kernel.
 const OOM_EVENT_DEADLINE: Duration = Duration::from_millis(500);
 
@@ -169,14 +171,18 @@ async fn used_now(
         return Some(used);
     }
     let (uid, ceiling) = (environment.uid, allowance.ceiling());
-    match followed.channel.deleted(uid, uid, ceiling).await {
-        Some(deleted) => deleted.measured.map(|deleted| Used {
+    for _ in 0..SEARCHES_MAX {
+        // Without an answer the sandbox has stopped, and everything in it.
+        let Some(deleted) = followed.channel.deleted(uid, uid, ceiling).await else { return Some(used) };
+        let both = deleted.measured.map(|deleted| Used {
             bytes: used.bytes.saturating_add(deleted.bytes),
             inodes: used.inodes.saturating_add(deleted.inodes),
-        }),
-        // The sandbox has stopped, and everything in it.
-        None => Some(used),
+        });
+        if deleted.complete || both.is_none_or(|both| !both.is_within(ceiling)) {
+            return both;
+        }
     }
+    None
 }
 
 /// An end of its own is none when the workspace holds more than it may: programs make what they like of a full disk.
@@ -198,8 +204,10 @@ fn judge(
         *outcome = Outcome::killed(KillReason::Disk, evidence);
     }
     let was_killed = outcome.killed_by == Some(KillReason::Disk);
-    let strikes = environment.strikes.load(Ordering::SeqCst);
-    environment.strikes.store(allowance.strikes(strikes, was_killed, used), Ordering::SeqCst);
+    // Commands that end together each count.
+    let _ = environment.strikes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |strikes| {
+        Some(allowance.strikes(strikes, was_killed, used))
+    });
 }
 
 /// The result of a command for which the workspace is too full to begin.

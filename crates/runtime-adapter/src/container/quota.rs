@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use events::event::command::Evidence;
-use guest::protocol::files::{FilesErrorCode, Quota, Request, Response, Usage};
+use guest::protocol::files::{Quota, Request, Response, Usage};
 
 use super::environment::Environment;
 use super::files::{FilesChannel, FilesFailure};
@@ -40,11 +40,12 @@ pub(super) struct Look {
     measured: Measured,
 }
 
-/// What a look found, and whether that was all there is.
+/// What a look found, whether that was all there is, and whether its time was over.
 #[derive(Clone, Copy)]
 struct Found {
     measured: Measured,
     complete: bool,
+    is_late: bool,
 }
 
 /// Waits until a command uses more than it may, and gives the proof. Never ends when the channels do: their owner
@@ -67,21 +68,16 @@ pub(super) async fn excess(
         }
         let began = Instant::now();
         let measured = match shared_look(environment, files, spawn, allowance.ceiling(), began).await {
-            // Too much already, or too much to look at in time?
-            Ok(found) if found.is_unfinished(allowance.ceiling()) && failures < FAILURES_MAX => {
-                failures += 1;
-                continue;
-            }
-            Ok(found) if found.is_unfinished(allowance.ceiling()) => None,
-            Ok(found) => found.measured,
+            Ok(found) if !found.is_unfinished(allowance.ceiling()) => found.measured,
             Err(FilesFailure::ChannelEnded) => return std::future::pending().await,
-            Err(FilesFailure::Refused(FilesErrorCode::CannotMeasure) | FilesFailure::WrongAnswer) => None,
-            // Out of threads or descriptors for a moment.
-            Err(FilesFailure::Refused(_)) if failures < FAILURES_MAX => {
+            Err(FilesFailure::WrongAnswer) => None,
+            // Not over in time, or out of threads or descriptors for a moment.
+            Ok(_) | Err(FilesFailure::Refused(_)) if failures < FAILURES_MAX => {
                 failures += 1;
+                pace.looked(began, None);
                 continue;
             }
-            Err(FilesFailure::Refused(_)) => None,
+            Ok(_) | Err(FilesFailure::Refused(_)) => None,
         };
         failures = 0;
         if let Some(evidence) = allowance.excess(measured, started.elapsed()) {
@@ -94,8 +90,7 @@ pub(super) async fn excess(
 impl Found {
     /// It ended before everything was looked at, with nothing found that is too much.
     fn is_unfinished(&self, ceiling: Used) -> bool {
-        let is_within = |used: Used| used.bytes <= ceiling.bytes && used.inodes <= ceiling.inodes;
-        !self.complete && self.measured.is_some_and(is_within)
+        !self.complete && (self.is_late || self.measured.is_some_and(|used| used.is_within(ceiling)))
     }
 }
 
@@ -108,11 +103,11 @@ async fn shared_look(
 ) -> Result<Found, FilesFailure> {
     let mut last = environment.last_look.lock().await;
     if let Some(look) = last.as_ref().filter(|look| look.began >= due) {
-        return Ok(Found { measured: look.measured, complete: true });
+        return Ok(Found { measured: look.measured, complete: true, is_late: false });
     }
     let began = Instant::now();
     let looked = tokio::time::timeout(LOOK_DEADLINE, look(environment, files, spawn, ceiling)).await;
-    let found = looked.unwrap_or(Ok(Found { measured: None, complete: false }))?;
+    let found = looked.unwrap_or(Ok(Found { measured: None, complete: false, is_late: true }))?;
     if found.complete {
         *last = Some(Look { began, measured: found.measured });
     }
@@ -133,7 +128,7 @@ async fn look(
         bytes: usage.used_bytes().saturating_add(deleted.bytes),
         inodes: usage.inodes.saturating_add(deleted.inodes),
     });
-    Ok(Found { measured, complete: complete && deleted.complete })
+    Ok(Found { measured, complete: complete && deleted.complete, is_late: false })
 }
 
 async fn walk(files: &Arc<FilesChannel>, ceiling: Used) -> Result<(Usage, bool), FilesFailure> {
@@ -242,12 +237,14 @@ mod tests {
 
     #[test]
     fn a_look_that_ended_early_is_unfinished_unless_it_found_too_much() {
-        let found = |bytes, complete| Found { measured: Some(used(bytes)), complete };
+        let found = |bytes, complete| Found { measured: Some(used(bytes)), complete, is_late: false };
         let ceiling = Used { bytes: 10, inodes: 1 };
         assert!(found(10, false).is_unfinished(ceiling));
         assert!(!found(11, false).is_unfinished(ceiling), "that is proof enough");
         assert!(!found(10, true).is_unfinished(ceiling));
-        assert!(!Found { measured: None, complete: false }.is_unfinished(ceiling), "hidden is not late");
+        let none = |is_late| Found { measured: None, complete: false, is_late };
+        assert!(!none(false).is_unfinished(ceiling), "hidden is not late");
+        assert!(none(true).is_unfinished(ceiling));
     }
 
     #[test]
