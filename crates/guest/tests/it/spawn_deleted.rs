@@ -89,8 +89,9 @@ fn a_process_that_hides_its_descriptors_is_told() {
 fn the_dead_hide_nothing_and_what_outlives_its_first_thread_does_not_either() {
     let mut channel = holder(
         61_310,
-        "if os.fork() == 0: os._exit(0)\n\
-         time.sleep(0.1)",
+        "pid = os.fork()\n\
+         if pid == 0: os._exit(0)\n\
+         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)",
     );
     for _ in 0..4 {
         let found = measure(&mut channel, 61_310, u64::MAX, u64::MAX);
@@ -100,7 +101,10 @@ fn the_dead_hide_nothing_and_what_outlives_its_first_thread_does_not_either() {
         61_311,
         "import threading\n\
          fd = os.open('a', os.O_CREAT | os.O_WRONLY); os.write(fd, b'x' * 100000); os.unlink('a')\n\
-         def last(): time.sleep(0.3); print('ready', flush=True); time.sleep(600)\n\
+         def state(): return open('/proc/self/stat').read().rsplit(')', 1)[1].split()[0]\n\
+         def last():\n\
+         \x20   while state() != 'Z': time.sleep(0.01)\n\
+         \x20   print('ready', flush=True); time.sleep(600)\n\
          threading.Thread(target=last).start()\n\
          ctypes.CDLL(None).syscall(60, 0)",
     );
@@ -123,8 +127,10 @@ fn many_descriptors_hold_up_nobody() {
          \x20       time.sleep(600)\n\
          while len([name for name in os.listdir() if name.startswith('done')]) < 40: time.sleep(0.01)",
     );
-    channel.send(&ToGuest::Measure { token: 9, uid: 61_303, gid: 61_303, bytes_max: 1, inodes_max: 1 });
-    channel.send(&ToGuest::Ping { token: 1 });
+    channel.send_together(&[
+        ToGuest::Measure { token: 9, uid: 61_303, gid: 61_303, bytes_max: 1, inodes_max: 1 },
+        ToGuest::Ping { token: 1 },
+    ]);
     let first = loop {
         match channel.receive() {
             ToHost::Pong { .. } => break "pong",
@@ -146,16 +152,17 @@ fn commands_start_during_a_search_and_the_next_search_is_whole() {
     let mut channel =
         holder(61_304, "a = open('a', 'wb'); a.write(b'x' * 100000); a.flush(); os.unlink('a')");
     for _ in 0..20 {
-        channel.send(&ToGuest::Measure {
+        let measure = ToGuest::Measure {
             token: 7,
             uid: 61_304,
             gid: 61_304,
             bytes_max: u64::MAX,
             inodes_max: u64::MAX,
-        });
+        };
         let mut background = command_of(61_304, &["true"]);
         background.background = true;
-        channel.start(background);
+        let start = ToGuest::Start { stream: channel.new_stream(), command: background };
+        channel.send_together(&[measure, start]);
         let mut over = 0;
         while over < 2 {
             match channel.receive() {

@@ -96,10 +96,15 @@ impl Channel {
     }
 
     pub(crate) fn start(&mut self, command: StartCommand) -> u32 {
-        self.next_stream += 1;
-        let stream = self.next_stream;
+        let stream = self.new_stream();
         self.send(&ToGuest::Start { stream, command });
         stream
+    }
+
+    /// The number of the next command's stream.
+    pub(crate) fn new_stream(&mut self) -> u32 {
+        self.next_stream += 1;
+        self.next_stream
     }
 
     pub(crate) fn run(&mut self, command: StartCommand) -> Outcome {

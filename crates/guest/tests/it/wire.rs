@@ -58,8 +58,15 @@ impl<In: Frame + Send + 'static> Wire<In> {
     }
 
     pub(crate) fn send(&mut self, frame: &impl Frame) {
+        self.send_together(std::slice::from_ref(frame));
+    }
+
+    /// In one write: small ones reach the guest at the same time, the later ones before it is done with the first.
+    pub(crate) fn send_together(&mut self, frames: &[impl Frame]) {
         let mut bytes = Vec::new();
-        encode(frame, &mut bytes);
+        for frame in frames {
+            encode(frame, &mut bytes);
+        }
         self.stdin.as_mut().unwrap().write_all(&bytes).unwrap();
     }
 

@@ -204,20 +204,17 @@ pub async fn slow_readers_cost_no_outcome(subject: &Subject) {
     }
 }
 
-/// Huge files that cost no disk are reported in bounded time, and count by their size.
+/// Huge files that cost no disk are reported whole, so before the adapter's own deadline for that, and count by their size.
 pub async fn sparse_giants_do_not_hold_the_outcome(subject: &Subject) {
     let mut spec = subject.spec();
     spec.limits.workspace_bytes = 8 << 30;
     let handle = subject.adapter.execution.provision(spec).await.expect("provisioned");
-    let started = std::time::Instant::now();
     let result = subject.sh(&handle, "for i in 1 2 3 4; do truncate -s 1900M f$i; done; echo made").await;
     assert_eq!((result.killed_by, result.stdout.head.as_slice()), (None, &b"made\n"[..]));
-    assert_eq!(result.files_changed.len(), 4);
-    assert!(started.elapsed() < Duration::from_secs(60));
+    assert_eq!((result.files_changed.len(), result.files_changed_truncated), (4, false));
     let result = subject.sh(&handle, "for i in 5 6 7 8; do truncate -s 1900M f$i; done; sleep 60").await;
     super::quota::is_disk(&result, "bytes", 8 << 30);
     assert_eq!(subject.sh(&handle, "rm f*; echo next").await.stdout.head, b"next\n");
-    assert!(started.elapsed() < Duration::from_secs(60));
 }
 
 /// Forks that go on being refused are PIDS.
