@@ -181,6 +181,7 @@ async fn main() -> Result<(), Failure> {
     let mut config = ContainerConfig::new(LogId(Uuid::now_v7()), 0, NodeId(Uuid::now_v7()));
     config.mechanism = mechanism;
     config.gvisor_allow_host_network = true;
+    config.allow_old_engine = true;
     // What the reference runs in, too.
     let runtime =
         if mechanism == Mechanism::Gvisor { config.gvisor_runtime.clone() } else { "runc".to_owned() };

@@ -66,6 +66,8 @@ pub struct ContainerConfig {
     pub gvisor_runtime: String,
     /// gVisor may be registered with `--network=host`: the sandbox's network is then the container's own on the host kernel.
     pub gvisor_allow_host_network: bool,
+    /// Releases of the engine and of runc with known ways out of a container are used none the less.
+    pub allow_old_engine: bool,
     /// User ids of commands. Each environment has its own: a function of its id, so that it is known after a restart too.
     pub uids: Range<u32>,
     /// Size of `/tmp` in bytes; charged to the environment's memory.
@@ -101,6 +103,7 @@ impl ContainerConfig {
             backing: Backing::Volume,
             gvisor_runtime: "runsc".to_owned(),
             gvisor_allow_host_network: false,
+            allow_old_engine: false,
             uids: 1_000_000_000..2_000_000_000,
             tmp_bytes: 256 << 20,
             shm_bytes: 64 << 20,

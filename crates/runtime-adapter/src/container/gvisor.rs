@@ -74,7 +74,11 @@ pub(super) async fn verify(
     let unreadable = PortError::Unavailable { code: "engine_error", effect_possible: false };
     let info: Info = serde_json::from_str(&text).map_err(|_| unreadable)?;
     let registered = info.runtimes.get(runtime).ok_or(rejected("gvisor_not_registered"))?;
-    if info.default_runtime == runtime {
+    // Another name for the same program is the same runtime.
+    let default = info.runtimes.get(&info.default_runtime);
+    if info.default_runtime == runtime
+        || default.is_some_and(|default| !default.path.is_empty() && default.path == registered.path)
+    {
         return Err(rejected("gvisor_is_default_runtime"));
     }
     // One that is no path is a shim whose settings are in a file of its own, which the engine does not tell.

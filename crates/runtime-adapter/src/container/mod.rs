@@ -9,7 +9,7 @@
 //! - `link`, `outgoing`, `spawn`, `files`: the two framed channels.
 //! - `environment`, `lifecycle`: channels and life of one environment; `watch`: the engine's event stream.
 //! - `execute`, `follow`, `stdin`, `reports`: one command; `quota`: what it uses of the workspace.
-//! - `workspace`: files; `gvisor`: what is verified before that mechanism is used; `probe`: a look at the engine for diagnosis.
+//! - `workspace`: files; `versions`, `gvisor`: what is verified before the engine and that mechanism are used; `probe`: a look at the engine for diagnosis.
 
 mod cli;
 mod cli_error;
@@ -32,6 +32,7 @@ mod quota;
 mod reports;
 mod spawn;
 mod stdin;
+mod versions;
 mod watch;
 mod workspace;
 
@@ -101,6 +102,9 @@ impl ContainerAdapter {
         let (path, host) = (config.docker_path.as_deref(), config.docker_host.clone());
         let cli = Cli::find(path, host, Arc::clone(&private)).await;
         let engine = Arc::new(Engine::new(cli.map_err(CliError::to_port)?));
+        if !config.allow_old_engine {
+            versions::check(&engine.cli).await?;
+        }
         let execution_image = engine.image_id(&config.execution_image).await.map_err(CliError::to_port)?;
         let files_image = engine.image_id(&config.files_image).await.map_err(CliError::to_port)?;
         let gvisor = match config.mechanism {

@@ -16,12 +16,13 @@ use runtime_adapter::container::{ContainerAdapter, ContainerConfig};
 use runtime_adapter::contract::{Adapter, Subject, TestClock};
 use uuid::Uuid;
 
-/// The configuration of a process with a log and a node of its own. However this machine's gVisor had to be registered, it
-/// may be used.
+/// The configuration of a process with a log and a node of its own. However this machine's gVisor had to be registered, and
+/// however old its engine is, they may be used.
 fn config(mechanism: Mechanism) -> ContainerConfig {
     let mut config = ContainerConfig::new(LogId(Uuid::now_v7()), 0, NodeId(Uuid::now_v7()));
     config.mechanism = mechanism;
     config.gvisor_allow_host_network = true;
+    config.allow_old_engine = true;
     config
 }
 

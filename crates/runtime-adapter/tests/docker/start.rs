@@ -55,4 +55,16 @@ async fn what_no_retry_can_help_is_refused_at_start() {
     let missing = Some(PortError::Unavailable { code: "engine_client_missing", effect_possible: false });
     assert_eq!(refused(|config| config.docker_path = Some("/nowhere/docker".into())).await, missing);
     assert_eq!(refused(|config| config.docker_path = Some("docker".into())).await, missing);
+    // What production asks of the engine; this one's release says which answer is right.
+    let engine = super::engine::docker(&["version", "--format", "{{.Server.Version}}"]).await;
+    let major: u32 = engine.split('.').next().and_then(|major| major.parse().ok()).expect("a version");
+    let answer = refused(|config| config.allow_old_engine = false).await;
+    if major < 25 {
+        assert_eq!(answer, rejected("engine_too_old"));
+    } else {
+        assert!(
+            answer.is_none() || answer == rejected("runc_too_old") || engine.starts_with("25.0."),
+            "{answer:?}"
+        );
+    }
 }

@@ -83,6 +83,8 @@ pub struct Config {
     pub gvisor_runtime: String,
     /// gVisor may be registered with the host's network stack.
     pub gvisor_allow_host_network: bool,
+    /// Releases of the engine and of runc below the floor of production are used none the less.
+    pub allow_old_engine: bool,
     /// Longest time to make an environment.
     pub provision_budget: Duration,
     /// Longest life of an environment, and so of a lease.
@@ -122,6 +124,7 @@ impl Config {
         let mut read = read::Reader::new(sources);
         let profile = read.take("profile", values::profile);
         let host_network = read.take_optional("gvisor_allow_host_network", values::boolean);
+        let old_engine = read.take_optional("allow_old_engine", values::boolean);
         let config = Self {
             profile,
             auth_mode: read.take("auth_mode", values::auth_mode),
@@ -135,6 +138,7 @@ impl Config {
             engine_host: read.take_optional("engine_host", values::text),
             gvisor_runtime: read.take("gvisor_runtime", values::text),
             gvisor_allow_host_network: host_network.unwrap_or(profile == Profile::Development),
+            allow_old_engine: old_engine.unwrap_or(profile == Profile::Development),
             provision_budget: read.take("provision_budget_seconds", |raw| values::seconds(raw, 1, 60)),
             environment_cap: read.take("environment_cap_seconds", |raw| values::seconds(raw, 5, 86_400)),
             queue_waiting_max: read.take("queue_waiting_max", |raw| values::count(raw, 1, 1_024)),
@@ -325,10 +329,13 @@ mod tests {
     }
 
     #[test]
-    fn the_host_network_is_for_development_unless_named() {
+    fn the_host_network_and_old_engines_are_for_development_unless_named() {
         let allowed =
             |pairs: &[(&str, &str)]| Config::load(&variables(pairs)).unwrap().gvisor_allow_host_network;
         assert!(allowed(&[]));
+        assert!(Config::load(&variables(&[])).unwrap().allow_old_engine);
+        let never = variables(&[("LEASEHOLD_ALLOW_OLD_ENGINE", "false")]);
+        assert!(!Config::load(&never).unwrap().allow_old_engine);
         assert!(!allowed(&[("LEASEHOLD_GVISOR_ALLOW_HOST_NETWORK", "false")]));
         let sources =
             Sources { file: Some("gvisor_allow_host_network = false\n".to_owned()), ..Sources::default() };

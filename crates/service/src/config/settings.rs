@@ -46,6 +46,10 @@ pub const SETTINGS: &[Setting] = &[
         "gvisor_allow_host_network",
         "whether gvisor may be registered with --network=host; true in development, false in production",
     ),
+    unset(
+        "allow_old_engine",
+        "whether an engine below 25.0.5 or a runc below 1.2.8 or 1.3.3 is used; true in development, false in production",
+    ),
     setting("provision_budget_seconds", "30", "longest time to make an environment, at most 60"),
     setting("environment_cap_seconds", "3600", "longest life of an environment and of a lease"),
     setting("queue_waiting_max", "64", "foreground commands that may wait in one environment"),
