@@ -117,7 +117,7 @@ pub(crate) async fn read_positions(
     let positions: Vec<i64> = positions.iter().map(|position| int8(position.get())).collect();
     let sql = page_sql("e.position = ANY ($1)", "e.position");
     let types = [Type::INT8_ARRAY, Type::INT8, Type::INT8];
-    // Once per session: every command is answered by such a read, and planning it takes longer than running it.
+    // Once per connection: every command is answered by such a read, and planning it takes longer than running it.
     let statement = client.prepare_typed_cached(&sql, &types).await?;
     let rows = client.query(&statement, &[&positions, &limit(positions.len()), &PAGE_BYTES_MAX]).await?;
     rows.iter().map(recorded).collect()

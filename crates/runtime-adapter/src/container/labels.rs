@@ -74,6 +74,11 @@ pub(super) fn probe_arguments(config: &ContainerConfig, created: Timestamp) -> V
         .collect()
 }
 
+/// Labels of a probe of no log: the nil log, so that what looks for left-overs of ours finds it.
+pub(super) fn unowned_probe() -> Vec<String> {
+    vec!["--label".to_owned(), format!("{LOG}={}", uuid::Uuid::nil())]
+}
+
 /// Reads the client's one-line form (`a=1,b=2`). None of our values has a comma; a foreign label that has one cannot hide
 /// ours, because names are matched whole and the first of a name counts.
 pub(super) fn parse(line: &str) -> HashMap<&str, &str> {

@@ -182,7 +182,8 @@ impl Inner {
         name: &str,
     ) -> Result<(), CliError> {
         let removed = self.engine.remove_volume(name).await;
-        let (Err(CliError::Other | CliError::Timeout), Some(id)) = (removed, environment_id) else {
+        // One that is still at it is left to it: the container below would make a volume of this name again.
+        let (Err(CliError::Other), Some(id)) = (removed, environment_id) else {
             return removed;
         };
         let now = (self.clock)();

@@ -9,6 +9,7 @@ use super::cli::{Cli, words};
 use super::cli_error::CliError;
 use super::engine::Engine;
 use super::gvisor::{self, GvisorFacts};
+use super::labels;
 use super::private::PrivateFiles;
 use crate::ports::PortError;
 
@@ -58,7 +59,7 @@ pub async fn probe_gvisor(
     image: &ImageDigest,
 ) -> Result<GvisorFacts, PortError> {
     let engine = engine(docker_path, docker_host).await.map_err(CliError::to_port)?;
-    gvisor::verify(&engine, runtime, allow_host_network, image, Vec::new()).await
+    gvisor::verify(&engine, runtime, allow_host_network, image, labels::unowned_probe()).await
 }
 
 async fn engine(docker_path: Option<&Path>, docker_host: Option<&str>) -> Result<Engine, CliError> {

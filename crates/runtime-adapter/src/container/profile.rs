@@ -7,9 +7,8 @@ use events::spec::{ImageDigest, Limits, Mechanism};
 use super::config::{Backing, ContainerConfig};
 use super::private::PrivateFiles;
 
-/// What of a file's size limit the command may go beyond the workspace's own limit, so that the quota, not a signal, is
-/// what stops it.
-const FSIZE_SLACK_BYTES: u64 = 64 * 1024;
+/// A file may grow this far beyond what is left: the quota, not a signal, is what stops it.
+pub(super) const FILE_SLACK_BYTES: u64 = 64 * 1024;
 /// What gVisor itself needs of the container's processes, besides what each process in it needs.
 const GVISOR_PIDS: u64 = 1024;
 /// What one busy process in gVisor costs in processes and threads of the host: one for every thread of gVisor's own that has run
@@ -25,8 +24,8 @@ const FILES_PIDS_MAX: u64 = 128;
 const TMPFS_BYTES_PER_INODE: u64 = 4096;
 
 /// The largest file a command may write.
-pub(super) const fn file_size_max(limits: &Limits) -> u64 {
-    limits.workspace_bytes.saturating_add(FSIZE_SLACK_BYTES)
+pub(super) const fn file_size_ceiling(limits: &Limits) -> u64 {
+    limits.workspace_bytes.saturating_add(FILE_SLACK_BYTES)
 }
 
 /// Beyond the limits, so that a workspace that is full is seen to be over them: pages, and inodes with those of ours.
@@ -132,7 +131,7 @@ pub(super) fn sandbox(
     add("--cpu-quota", limits.cpu_millicores.saturating_mul(100).max(1000).to_string());
     let nofile = config.open_files_max;
     add("--ulimit", format!("nofile={nofile}:{nofile}"));
-    let fsize = file_size_max(limits);
+    let fsize = file_size_ceiling(limits);
     add("--ulimit", format!("fsize={fsize}:{fsize}"));
     add("--entrypoint", "/leasehold/guest".to_owned());
     arguments.extend(labels);

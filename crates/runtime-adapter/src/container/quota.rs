@@ -13,6 +13,7 @@ use guest::protocol::files::{Quota, Request, Response, Usage};
 
 use super::environment::Environment;
 use super::files::{FilesChannel, FilesFailure};
+use super::profile::FILE_SLACK_BYTES;
 use super::spawn::SpawnChannel;
 use crate::quota::{Allowance, Measured, Used};
 
@@ -30,8 +31,6 @@ const LOOK_DEADLINE: Duration = Duration::from_secs(15);
 /// Looks in a row that failed for another reason than the tree, or were not over in time, before that counts as impossible: a
 /// machine with too much to do is no violation.
 const FAILURES_MAX: u32 = 3;
-/// A file may grow this far beyond what is left: the quota, not a signal, is what stops it.
-const FILE_SLACK_BYTES: u64 = 64 * 1024;
 
 /// The last complete look, shared by commands that watch at the same time.
 #[derive(Debug)]
