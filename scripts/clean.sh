@@ -32,6 +32,7 @@ our_images() {
 
 clean() { # --host, or nothing
   [[ -z ${1:-} || $1 == --host ]] || die "./dev clean knows --host, not $1"
+  [[ ${1:-} != --host ]] || require_root "./dev clean --host"
   refuse_while_serving
   remove_data_dir "$DEMO_DATA"
   remove_data_dir "$SCRATCH/dev"

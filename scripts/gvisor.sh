@@ -1,9 +1,13 @@
 # gVisor: the package `runsc`, and its registration with the container engine.
 #
 # Debian 12's runsc is too old (`ls -l` fails in it), so there the one package comes from Debian 13, through a source derived from
-# the host's own (same mirror, same keyring) and pinned so that nothing else can ever come from it. The registration is merged
+# the host's own (same mirror, same keyring), pinned so that nothing else can come from it, and removed as soon as the package is
+# there: a pin that stayed would stand in the way of the host's own upgrade to that suite. The registration is merged
 # into the engine's configuration file, validated, replaced in one step, and taken up by a reload: the engine is never
 # restarted. Which arguments runsc needs is found out by running a container of our own image with each set in turn.
+#
+# The shell's errexit is off in whatever runs in a condition, as most of this does: there each step says itself what its
+# failure means. What relies on errexit, the build of the image, is called as a plain statement.
 #
 # A machine where this cannot work loses the mechanism gvisor and nothing else: every reason is one line, and set-up goes on.
 # `./dev clean --host` takes it all back; what it needs to know is kept in HOST_STATE.
@@ -17,6 +21,7 @@ HOST_STATE="/var/lib/leasehold/host"
 # Argument sets in the order of preference; the first that runs a container is registered.
 RUNSC_ARGUMENTS=('[]' '["--platform=ptrace"]' '["--platform=ptrace","--network=host"]')
 RUNSC_TRIAL_SECONDS=60
+RUNSC_TRIAL_LATE=124
 RUNSC_RELOAD_SECONDS=20
 
 # Ends the step with a reason; the mechanism is not to be had, which is no error here.
@@ -43,9 +48,15 @@ registered_runsc() {
   docker info --format '{{json .Runtimes}}' 2>/dev/null | jq -ce '.runsc // empty | [.path, .runtimeArgs // []]'
 }
 
+# To be called as a plain statement.
 ensure_gvisor() {
-  local verdict
+  local verdict mechanisms turn
+  mechanisms=$(tested_mechanisms)
   step_begin setup "gvisor"
+  if [[ $mechanisms == docker ]]; then
+    step_end "left out (LEASEHOLD_TEST_MECHANISMS=docker): neither apt nor the engine's configuration is touched for it"
+    return
+  fi
   verdict=$(gvisor_verdict)
   if [[ -n $verdict && $verdict != ok ]]; then
     without_gvisor "$verdict (./dev clean forgets this verdict)" || return 0
@@ -54,9 +65,20 @@ ensure_gvisor() {
     step_end ok
     return
   fi
-  # From here on each step shows itself.
+  # From here on each step shows itself. Two ./dev at once take turns; the second finds everything done.
   step_end "setting up"
-  if ensure_runsc_package && ensure_runsc_registered; then remember_verdict ok; fi
+  mkdir -p -- "$SCRATCH"
+  exec {turn}>"$SCRATCH/gvisor.turn"
+  flock "$turn"
+  set_up_gvisor
+  exec {turn}>&-
+}
+
+set_up_gvisor() {
+  ensure_runsc_package || return 0
+  # The trials run a container of it.
+  if ! docker image inspect "$EXECUTION_TAG" >/dev/null 2>&1; then ensure_images ""; fi
+  if ensure_runsc_registered; then remember_verdict ok; fi
 }
 
 # --- the package ---
@@ -64,14 +86,19 @@ ensure_gvisor() {
 version_is_enough() { [[ -n $1 ]] && dpkg --compare-versions "$1" ge "$RUNSC_MINIMUM"; }
 # The newest version that apt could install.
 newest_runsc() { apt-cache madison runsc 2>/dev/null | awk -F'|' '{gsub(/ /, "", $2); print $2}' | sort -V | tail -n 1; }
-installed_runsc() { dpkg-query --show --showformat '${Version}' runsc 2>/dev/null || true; }
+# A removed package whose configuration is still there has a version, but is not installed.
+# shellcheck disable=SC2016 # dpkg's own placeholders
+installed_runsc() { dpkg-query --show --showformat '${db:Status-Status} ${Version}' runsc 2>/dev/null | sed -n 's/^installed //p' || true; }
 
 ensure_runsc_package() {
-  local newest
+  local before newest failed=""
+  # What a set-up that was killed half-way left behind.
+  if [[ -e $RUNSC_SOURCE || -e $RUNSC_PIN ]] && { [[ $EUID -eq 0 ]] || have sudo; }; then remove_runsc_source; fi
   step_begin setup "runsc"
+  before=$(installed_runsc)
   if runsc_path >/dev/null; then
-    if [[ -n $(installed_runsc) ]] && ! version_is_enough "$(installed_runsc)"; then
-      step_end "$(installed_runsc) is too old"
+    if [[ -n $before ]] && ! version_is_enough "$before"; then
+      step_end "$before is too old"
       step_begin setup "newer runsc"
     else
       step_end "ok ($(runsc --version | sed -n 's/^runsc version //p'))"
@@ -95,13 +122,18 @@ ensure_runsc_package() {
     fi
   fi
   # An explicit version: pins of the machine's owner against its suite do not matter to this one package.
-  apt_install install --no-install-recommends "runsc=$newest" ||
-    without_gvisor "apt-get could not install runsc: see .leasehold/apt.log" || return
-  as_root mkdir -p -- "$HOST_STATE"
-  as_root touch -- "$HOST_STATE/runsc-installed"
+  apt_install install --no-install-recommends "runsc=$newest" || failed=yes
+  # apt's lists of the source go with its next update.
+  remove_runsc_source
+  [[ -z $failed ]] || without_gvisor "apt-get could not install runsc: see .leasehold/apt.log" || return
+  # A package that was there before us is not ours to remove.
+  if [[ -z $before ]]; then
+    { as_root mkdir -p -- "$HOST_STATE" && as_root touch -- "$HOST_STATE/runsc-installed"; } ||
+      without_gvisor "$HOST_STATE cannot be written" || return
+  fi
   hash -r
   version_is_enough "$(installed_runsc)" || without_gvisor "runsc $(installed_runsc) is not from $RUNSC_MINIMUM on" || return
-  step_end "installed $newest"
+  step_end "installed $newest${before:+ in place of $before, and ./dev clean --host keeps it}"
 }
 
 # The host's own mirror of its main archive, one suite later. Debian alone keeps its suites side by side like that.
@@ -115,7 +147,7 @@ runsc_source_line() {
 
 runsc_pin() {
   cat <<PIN
-# Made by Leasehold's set-up, removed by ./dev clean --host: of $RUNSC_SUITE, runsc and nothing else.
+# Made by Leasehold's set-up for the time of one installation: of $RUNSC_SUITE, runsc and nothing else. Remove it if you find it.
 Package: *
 Pin: release o=Debian,n=$RUNSC_SUITE
 Pin-Priority: -1
@@ -148,19 +180,16 @@ remove_runsc_source() { as_root rm -f -- "$RUNSC_SOURCE" && as_root rm -f -- "$R
 # --- the registration ---
 
 ensure_runsc_registered() {
-  local before arguments
+  local arguments trial=0 late=""
   step_begin setup "runsc runs containers"
-  [[ -n $(docker image inspect --format '{{.Id}}' "$EXECUTION_TAG" 2>/dev/null) ]] || {
-    step_end "needs the image"
-    ensure_images ""
-    step_begin setup "runsc runs containers"
-  }
   if registered_runsc >/dev/null; then
     # Somebody's choice: it works, or its owner is told.
-    if runsc_trial; then
+    runsc_trial || trial=$?
+    if ((trial == 0)); then
       step_end "ok (registered already)"
       return
     fi
+    ((trial != RUNSC_TRIAL_LATE)) || runsc_was_late || return
     if [[ ! -e $HOST_STATE/runsc-registered ]]; then
       remember_verdict "runsc is registered with the engine, but starts no container"
       without_gvisor "$(gvisor_verdict)" || return
@@ -169,26 +198,38 @@ ensure_runsc_registered() {
   find_engine_config || return
   for arguments in "${RUNSC_ARGUMENTS[@]}"; do
     register_runsc "$arguments" || return
-    if runsc_trial; then
+    trial=0
+    runsc_trial || trial=$?
+    if ((trial == 0)); then
       step_end "registered $(registered_runsc)"
       return
     fi
+    ((trial != RUNSC_TRIAL_LATE)) || late=yes
   done
   unregister_runsc
+  [[ -z $late ]] || runsc_was_late || return
   remember_verdict "runsc starts no container on this machine"
   without_gvisor "$(gvisor_verdict)"
 }
 
-# A container of our own image under runsc lists a directory.
+# A busy machine is slow, which is no verdict on what it can do.
+runsc_was_late() {
+  without_gvisor "runsc started no container within $RUNSC_TRIAL_SECONDS s; the next set-up tries again (LEASEHOLD_TEST_MECHANISMS=docker: not)"
+}
+
+# A container of our own image under runsc lists a directory. RUNSC_TRIAL_LATE when it did not come to an end in time.
 runsc_trial() {
-  local name="leasehold-runsc-trial-$$" id_file="$SCRATCH/runsc-trial.id" shown
+  local name="leasehold-runsc-trial-$$" id_file="$SCRATCH/runsc-trial.id" shown status=0
   mkdir -p -- "$SCRATCH"
   rm -f -- "$id_file"
-  shown=$(timeout "$RUNSC_TRIAL_SECONDS" docker run --rm --name "$name" --cidfile "$id_file" --runtime runsc --pull never --network none \
-    --read-only --cap-drop ALL --log-driver none --entrypoint /bin/ls "$EXECUTION_TAG" -l / 2>>"$SCRATCH/runsc-trial.log" </dev/null) || shown=""
+  # A client that waits for its container may outlive the polite signal.
+  shown=$(timeout --kill-after=10 "$RUNSC_TRIAL_SECONDS" docker run --rm --name "$name" --cidfile "$id_file" --runtime runsc --pull never --network none \
+    --read-only --cap-drop ALL --log-driver none --entrypoint /bin/ls "$EXECUTION_TAG" -l / 2>>"$SCRATCH/runsc-trial.log" </dev/null) || status=$?
   docker rm --force "$name" >/dev/null 2>&1 || true
-  if [[ $shown == *" bin"* ]]; then return; fi
+  if ((status == 0)) && [[ $shown == *" bin"* ]]; then return; fi
   [[ ! -s $id_file ]] || end_runsc_leftovers "$(<"$id_file")"
+  # 124: ended by the polite signal; 137: only by the other.
+  if ((status == 124 || status == 137)); then return "$RUNSC_TRIAL_LATE"; fi
   return 1
 }
 
@@ -223,21 +264,31 @@ find_engine_config() {
 # Replaces the engine's configuration by what a jq program makes of it, in one step, after the engine's own check.
 change_engine_config() { # jq arguments...
   local new="$ENGINE_CONFIG.leasehold-new"
-  as_root mkdir -p -- "$(dirname -- "$ENGINE_CONFIG")"
-  { if [[ -e $ENGINE_CONFIG ]]; then as_root cat -- "$ENGINE_CONFIG"; else echo '{}'; fi } | jq "$@" | as_root tee -- "$new" >/dev/null || {
+  as_root mkdir -p -- "$(dirname -- "$ENGINE_CONFIG")" || return
+  write_engine_config "$new" "$@" || {
     as_root rm -f -- "$new"
     return 1
   }
-  if [[ -e $ENGINE_CONFIG ]]; then
-    as_root chmod --reference="$ENGINE_CONFIG" -- "$new"
-    as_root chown --reference="$ENGINE_CONFIG" -- "$new"
-  fi
   # Engines before 23 have no such check; the reload then is the first to see the file.
   if dockerd --help 2>/dev/null | grep -q -- --validate && ! as_root dockerd --validate --config-file "$new" >>"$SCRATCH/runsc-trial.log" 2>&1; then
     as_root rm -f -- "$new"
     return 1
   fi
   as_root mv -f -- "$new" "$ENGINE_CONFIG"
+}
+
+# The file may hold secrets (a proxy's password): the copy is root's alone until it has its original's owner and mode.
+write_engine_config() { # new file, jq arguments...
+  local new=$1
+  shift
+  as_root install -m 600 -- /dev/null "$new" || return
+  # An empty file is a valid one and says nothing.
+  { if [[ -s $ENGINE_CONFIG ]]; then as_root cat -- "$ENGINE_CONFIG"; else echo '{}'; fi } | jq "$@" | as_root tee -- "$new" >/dev/null || return
+  if [[ -e $ENGINE_CONFIG ]]; then
+    as_root chown --reference="$ENGINE_CONFIG" -- "$new" && as_root chmod --reference="$ENGINE_CONFIG" -- "$new"
+  else
+    as_root chmod 644 -- "$new"
+  fi
 }
 
 reload_engine() {
@@ -256,9 +307,11 @@ register_runsc() { # arguments as a JSON array
   path=$(runsc_path)
   # What was there before us is kept once, whatever happens later.
   if [[ ! -e $HOST_STATE/runsc-registered ]]; then
-    as_root mkdir -p -- "$HOST_STATE"
-    if [[ -e $ENGINE_CONFIG ]]; then as_root cp -p -- "$ENGINE_CONFIG" "$HOST_STATE/daemon.json.before"; fi
-    as_root tee -- "$HOST_STATE/runsc-registered" >/dev/null <<<"$ENGINE_CONFIG"
+    {
+      as_root mkdir -p -- "$HOST_STATE" &&
+        { [[ ! -e $ENGINE_CONFIG ]] || as_root cp -p -- "$ENGINE_CONFIG" "$HOST_STATE/daemon.json.before"; } &&
+        as_root tee -- "$HOST_STATE/runsc-registered" >/dev/null <<<"$ENGINE_CONFIG"
+    } || without_gvisor "$HOST_STATE cannot be written" || return
   fi
   # shellcheck disable=SC2016 # jq's own variables
   change_engine_config --arg path "$path" --argjson arguments "$1" \
@@ -287,25 +340,29 @@ unregister_runsc() {
     fi
     change_engine_config 'if .runtimes == {} then del(.runtimes) else . end' || return
     if [[ -e $before ]]; then
-      if jq -e --slurpfile before "$before" '. == $before[0]' "$ENGINE_CONFIG" >/dev/null; then as_root mv -f -- "$before" "$ENGINE_CONFIG"; fi
-    elif jq -e '. == {}' "$ENGINE_CONFIG" >/dev/null; then
+      # shellcheck disable=SC2016 # jq's own variable
+      if as_root jq -e --slurpfile before "$before" '. == ($before[0] // {})' "$ENGINE_CONFIG" >/dev/null; then as_root mv -f -- "$before" "$ENGINE_CONFIG"; fi
+    elif as_root jq -e '. == {}' "$ENGINE_CONFIG" >/dev/null; then
       as_root rm -f -- "$ENGINE_CONFIG"
     fi
   fi
   as_root rm -f -- "$before" "$HOST_STATE/runsc-registered"
 }
 
-# For `./dev clean --host`.
+# For `./dev clean --host`, which has checked require_root before it removes anything.
 remove_gvisor() {
   step_begin clean "runsc registration"
   unregister_runsc
   step_end removed
-  step_begin clean "runsc package and source"
-  if [[ -e $HOST_STATE/runsc-installed ]]; then
-    apt_install remove runsc || die "apt-get could not remove runsc: see .leasehold/apt.log"
-  fi
+  step_begin clean "runsc package"
+  # A set-up that was killed half-way left it.
   remove_runsc_source
+  if [[ ! -e $HOST_STATE/runsc-installed ]]; then
+    step_end "not installed by set-up"
+  else
+    if [[ -n $(installed_runsc) ]]; then apt_install remove runsc || die "apt-get could not remove runsc: see .leasehold/apt.log"; fi
+    step_end removed
+  fi
   as_root rm -rf -- "$HOST_STATE"
   rm -f -- "$SCRATCH/gvisor"
-  step_end removed
 }
