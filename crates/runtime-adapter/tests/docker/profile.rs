@@ -127,7 +127,7 @@ pub(crate) async fn the_host_sees_the_processors_limit(on: Mechanism) {
         spec.limits.cpu_millicores = 500;
         let handle = subject.adapter.execution.provision(spec).await.expect("provisioned");
         let sink = std::sync::Arc::new(RecordingSink::default());
-        let spinners = "for i in $(seq 64); do (while :; do :; done) & done; echo up; wait";
+        let spinners = "echo up; for i in $(seq 8); do (while :; do :; done) & done; wait";
         let call = Call::sh(spinners).timeout_ms(60_000).sink(&sink);
         let cancel = call.cancel_handle();
         let name = sandbox(handle.environment_id);
