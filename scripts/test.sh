@@ -21,15 +21,14 @@ tested_mechanisms() {
 # The runner's own closing lines come last: whoever reads the log finds the counts there.
 run_tests() { # arguments of the runner
   local mechanisms
-  local -a leave_out=() profile=()
+  local -a leave_out=()
   mechanisms=$(tested_mechanisms)
   [[ $mechanisms == both ]] || note "test: LEASEHOLD_TEST_MECHANISMS=docker leaves out everything on gVisor"
   if have cargo-nextest; then
     note "test: cargo nextest"
-    [[ ${CI:-} != true ]] || profile=(--profile ci)
     # Unit tests of modules of that name need no gVisor.
     [[ $mechanisms == both ]] || leave_out=(-E 'not test(/(^|::)gvisor::/) or kind(lib)')
-    exec cargo nextest run --workspace --locked ${profile[@]+"${profile[@]}"} ${leave_out[@]+"${leave_out[@]}"} "$@"
+    exec cargo nextest run --workspace --locked ${leave_out[@]+"${leave_out[@]}"} "$@"
   else
     note "test: cargo test (cargo-nextest is not installed)"
     if [[ $mechanisms != both ]]; then

@@ -132,10 +132,9 @@ async fn a_kill_on_request_takes_the_process_and_leaves_the_environment() {
     service.stop().await;
 }
 
-/// When the sandbox has no process left, a command becomes what waits for one, or says as a result of its own kind that it
-/// cannot start, and nothing breaks.
+/// When the sandbox has no process left, a command that cannot start says so as a result of its own kind, and nothing breaks.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_process_left_a_command_starts_or_says_why_not() {
+async fn without_a_process_left_a_command_fails_to_start_and_says_so() {
     let data = data_dir();
     let service = Service::start(data.path(), &Options::docker()).await;
     let run = uuid::Uuid::now_v7();
@@ -156,14 +155,24 @@ async fn without_a_process_left_a_command_starts_or_says_why_not() {
     }
 
     // One refused fork is evidence at most; the samples that would make it a flood are apart.
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    let tried = service.run(&lease, &sh("echo ran")).await;
-    assert_eq!((&tried["state"], &tried["killed_by"]), (&json!("finished"), &Value::Null), "{tried}");
-    // Whether the pair that waits was there before the last process was taken is a race of its own.
-    let refused = tried["exit_code"] == 126;
-    let error = tried["evidence"]["start_error"].as_str().unwrap_or_default();
-    assert_eq!(error.contains("process"), refused, "{tried}");
-    assert_eq!(tried["stdout"]["text"], if refused { "" } else { "ran\n" }, "{tried}");
+    let apart = Duration::from_secs(1);
+    tokio::time::sleep(apart).await;
+    // Takes the place of the processes that wait for a command, if they were made before the last one was taken.
+    let first = begin(&service, &lease, json!({ "argv": ["sleep", "600"], "background": true })).await;
+    let first = format!("/v1/commands/{}", id(&first, "command_id"));
+    let first = service.wait_for(&first, "its start", |command| command["state"] != "accepted").await;
+    tokio::time::sleep(apart).await;
+    let refused = service.run(&lease, &sh("echo never")).await;
+    assert_eq!(
+        (&refused["state"], &refused["exit_code"], &refused["killed_by"]),
+        (&json!("finished"), &json!(126), &Value::Null),
+        "{refused}"
+    );
+    assert!(
+        refused["evidence"]["start_error"].as_str().is_some_and(|error| error.contains("process")),
+        "{refused}"
+    );
+    assert_eq!(refused["stdout"]["bytes_total"], 0, "{refused}");
     let (status, still) = service.get(&format!("/v1/commands/{}", id(&hog, "command_id"))).await;
     assert_eq!((status, &still["state"]), (200, &json!("running")), "{still}");
 
@@ -181,10 +190,12 @@ async fn without_a_process_left_a_command_starts_or_says_why_not() {
         .into_iter()
         .filter(|body| body["evidence"]["start_error"].is_string())
         .collect();
-    assert_eq!(failed.len(), usize::from(refused), "{failed:?}");
+    let first = service.get(&format!("/v1/commands/{}", id(&first, "command_id"))).await.1;
+    let failed_first = first["evidence"]["start_error"].is_string();
+    assert_eq!(failed.len(), 1 + usize::from(failed_first), "{failed:?}");
     let (status, page) = service.get(&format!("/v1/commands?run_id={run}")).await;
     assert_eq!(status, 200);
-    assert!(page["items"].as_array().is_some_and(|items| items.contains(&tried)), "{page}");
+    assert!(page["items"].as_array().is_some_and(|items| items.contains(&refused)), "{page}");
     service.assert_verified().await;
     service.stop().await;
 }

@@ -86,7 +86,8 @@ impl ContainerAdapter {
     ///
     /// # Errors
     /// `Rejected` (`mechanism_unsupported`, `uids_invalid`, `unknown_image`) for what no retry can help; `Unavailable` when
-    /// the engine does not answer or its client is missing. With [`Mechanism::Gvisor`] also `gvisor_not_registered`,
+    /// the engine does not answer or its client is missing. Unless old engines are allowed also `engine_too_old` and
+    /// `runc_too_old` (`Rejected`). With [`Mechanism::Gvisor`] also `gvisor_not_registered`,
     /// `gvisor_is_default_runtime`, `gvisor_host_network`, `gvisor_unsafe_arguments`, `gvisor_not_in_use` (`Rejected`) and
     /// `gvisor_starts_nothing` (`Unavailable`): it is verified before the first environment.
     pub async fn start(config: ContainerConfig, clock: Clock) -> Result<Self, PortError> {
