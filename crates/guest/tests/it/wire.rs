@@ -70,9 +70,9 @@ impl<In: Frame + Send + 'static> Wire<In> {
         self.stdin.as_mut().unwrap().write_all(&bytes).unwrap();
     }
 
-    pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
-        // A guest that objects to the first bytes may be gone before the last.
-        let _ = self.stdin.as_mut().unwrap().write_all(bytes);
+    /// False when the guest did not take them all: one that objects to the first bytes may be gone before the last.
+    pub(crate) fn send_raw(&mut self, bytes: &[u8]) -> bool {
+        self.stdin.as_mut().unwrap().write_all(bytes).is_ok()
     }
 
     pub(crate) fn close_stdin(&mut self) {

@@ -94,8 +94,8 @@ impl Inner {
             let name = &environment.files_name;
             let labels = labels(Role::Files);
             let image = &self.files_image;
-            let arguments =
-                profile::files(&self.config, &self.private, &spec.limits, image, name, volume, labels);
+            let memory_bytes = profile::files_memory_bytes(&self.config, &spec.limits);
+            let arguments = profile::files(&self.private, memory_bytes, image, name, volume, labels);
             self.engine.cli.run(arguments).await.map_err(CliError::to_port)?;
             crash_points.reach("after_files");
             environment.open_files(true).await
@@ -191,9 +191,9 @@ impl Inner {
         let container = naming::files_container(id);
         // An earlier try may still be at it.
         self.engine.remove_container(&container).await?;
-        let arguments =
-            profile::empty(&self.config, &self.private, &self.files_image, &container, name, labels);
-        self.engine.cli.run(arguments).await?;
+        let (image, memory_bytes) = (&self.files_image, self.config.files_memory_bytes);
+        let files = profile::files(&self.private, memory_bytes, image, &container, name, labels);
+        self.engine.cli.run(profile::emptying(files)).await?;
         self.engine.remove_volume(name).await
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn volume(backing: Backing, limits: &Limits) -> Vec<String> {
 }
 
 /// Pages of a workspace in memory are charged to whoever wrote them, the files container for what the API writes.
-fn files_memory_bytes(config: &ContainerConfig, limits: &Limits) -> u64 {
+pub(super) fn files_memory_bytes(config: &ContainerConfig, limits: &Limits) -> u64 {
     match config.backing {
         Backing::Volume => config.files_memory_bytes,
         Backing::Tmpfs => {
@@ -139,38 +139,18 @@ pub(super) fn sandbox(
     arguments
 }
 
-/// The files container, in the engine's default runtime whatever the mechanism.
-pub(super) fn files(
-    config: &ContainerConfig,
-    private: &PrivateFiles,
-    limits: &Limits,
-    image: &ImageDigest,
-    name: &str,
-    volume: &str,
-    labels: Vec<String>,
-) -> Vec<String> {
-    files_running("init", private, files_memory_bytes(config, limits), image, name, volume, labels)
-}
-
 /// A container that empties a workspace and ends: a files container with another command, waited for.
-pub(super) fn empty(
-    config: &ContainerConfig,
-    private: &PrivateFiles,
-    image: &ImageDigest,
-    name: &str,
-    volume: &str,
-    labels: Vec<String>,
-) -> Vec<String> {
-    let mut arguments =
-        files_running("empty", private, config.files_memory_bytes, image, name, volume, labels);
-    arguments.retain(|argument| argument != "--detach");
-    arguments.insert(1, "--rm".to_owned());
-    arguments
+pub(super) fn emptying(mut files: Vec<String>) -> Vec<String> {
+    files.retain(|argument| argument != "--detach");
+    files.insert(1, "--rm".to_owned());
+    files.pop();
+    files.push("empty".to_owned());
+    files
 }
 
-/// Three capabilities to read and hand over any file of the workspace, an image of one binary.
-fn files_running(
-    command: &str,
+/// The files container, in the engine's default runtime whatever the mechanism: three capabilities to read and hand over any
+/// file of the workspace, an image of one binary.
+pub(super) fn files(
     private: &PrivateFiles,
     memory_bytes: u64,
     image: &ImageDigest,
@@ -190,6 +170,6 @@ fn files_running(
     add("--ulimit", "nofile=1024:1024".to_owned());
     add("--entrypoint", "/guest".to_owned());
     arguments.extend(labels);
-    arguments.extend([image.to_string(), command.to_owned()]);
+    arguments.extend([image.to_string(), "init".to_owned()]);
     arguments
 }
