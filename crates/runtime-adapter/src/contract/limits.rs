@@ -183,6 +183,18 @@ pub async fn deleted_open_files_are_disk(subject: &Subject) {
     }
 }
 
+/// Paths that are too long for the kernel to say are no violation, and hide nothing.
+pub async fn a_tree_deeper_than_a_path_is_long_can_be_worked_in(subject: &Subject) {
+    let handle = environment(subject, |limits| limits.workspace_bytes = 64 * MIB).await;
+    let descend = "for n in range(3_000):\n    os.mkdir('d'); os.chdir('d')\nheld = os.open('.', os.O_RDONLY)\nf = os.open('f', os.O_CREAT | os.O_WRONLY)\n";
+    let quiet = python(subject, &handle, &format!("{descend}os.write(f, b'x'); time.sleep(1)")).await;
+    assert_eq!((quiet.exit_code, quiet.killed_by), (Some(0), None), "{quiet:?}");
+    can_be_emptied(subject, &handle).await;
+    let hidden = format!("{descend}os.unlink('f'); os.write(f, b'x' * (65 << 20)); time.sleep(60)");
+    is_disk(&python(subject, &handle, &hidden).await, "bytes", 64 * MIB);
+    can_be_emptied(subject, &handle).await;
+}
+
 /// What cannot be looked at is never taken for nothing.
 pub async fn hiding_what_is_open_is_disk(subject: &Subject) {
     let handle = environment(subject, |limits| limits.workspace_bytes = 32 * MIB).await;
