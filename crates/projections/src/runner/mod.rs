@@ -29,6 +29,8 @@ pub use status::{Lag, RunnerStatus, StopReason};
 
 /// Events of a page: at 512 KiB an event, at most 64 MiB in memory.
 const PAGE_EVENTS: usize = 128;
+/// How long an event waits for more when nobody asks for it: what one command appends in a moment is then one page.
+const GATHER: Duration = Duration::from_millis(2);
 /// A follower looks at the checkpoint this often, and tries the lock.
 const FOLLOW_PERIOD: Duration = Duration::from_millis(50);
 /// First and longest wait before the next connection is tried.
@@ -45,6 +47,8 @@ struct Shared {
     config: tokio_postgres::Config,
     page_events: usize,
     position: watch::Sender<Position>,
+    /// The furthest position that anybody waits for.
+    wanted: watch::Sender<Position>,
     status: watch::Sender<RunnerStatus>,
     /// Unix microseconds of the last event applied here; negative before the first.
     last_recorded_at: AtomicI64,
@@ -80,6 +84,7 @@ impl Runner {
             config,
             page_events,
             position: watch::Sender::new(Position(0)),
+            wanted: watch::Sender::new(Position(0)),
             status: watch::Sender::new(RunnerStatus::Starting),
             last_recorded_at: AtomicI64::new(-1),
         });
@@ -113,6 +118,11 @@ impl Runner {
     /// When it is not after `at_most`.
     pub async fn wait_until(&self, next: Position, at_most: Duration) -> Result<(), Behind> {
         let mut positions = self.positions();
+        self.shared.wanted.send_if_modified(|wanted| {
+            let is_further = next > *wanted;
+            *wanted = next.max(*wanted);
+            is_further
+        });
         let reached = tokio::time::timeout(at_most, positions.wait_for(|reached| *reached >= next)).await;
         match reached {
             Ok(Ok(_)) => Ok(()),
@@ -206,14 +216,19 @@ impl Shared {
         let mut claim = session.claim(Uuid::new_v4(), self.log.log_epoch()).await?;
         self.check(&claim).await?;
         self.position.send_replace(claim.position);
+        let mut was_live = false;
         loop {
             let head = *heads.borrow_and_update();
             let position = claim.position;
             if position < head {
                 self.status.send_replace(RunnerStatus::CatchingUp { position, head });
+                if std::mem::take(&mut was_live) {
+                    self.gather(position).await;
+                }
                 self.apply_page(&session, &mut claim).await?;
                 continue;
             }
+            was_live = true;
             self.status.send_replace(RunnerStatus::Live { position });
             tokio::select! {
                 () = &mut connection_ended => return Err(Ended::Lost("the connection ended".to_owned())),
@@ -222,6 +237,13 @@ impl Shared {
                 }
             }
         }
+    }
+
+    /// Lets more events come, unless somebody waits for what is not applied yet.
+    async fn gather(&self, position: Position) {
+        let mut wanted = self.wanted.subscribe();
+        // Over because somebody asks or because the time is: both are the end of it.
+        let _ = tokio::time::timeout(GATHER, wanted.wait_for(|wanted| *wanted > position)).await;
     }
 
     /// The views must continue the history that the log holds.
