@@ -87,6 +87,11 @@ pub(super) async fn excess(
 }
 
 impl Found {
+    /// A part that is too much by itself.
+    fn proof(part: Used, ceiling: Used) -> Option<Self> {
+        (!part.is_within(ceiling)).then_some(Self { measured: Some(part), complete: false, is_late: false })
+    }
+
     /// It ended before everything was looked at, with nothing found that is too much.
     fn is_unfinished(&self, ceiling: Used) -> bool {
         !self.complete && (self.is_late || self.measured.is_some_and(|used| used.is_within(ceiling)))
@@ -119,15 +124,36 @@ async fn look(
     spawn: &SpawnChannel,
     ceiling: Used,
 ) -> Result<Found, FilesFailure> {
-    let (walked, deleted) =
-        tokio::join!(walk(files, ceiling), spawn.deleted(environment.uid, environment.uid, ceiling));
-    let (usage, complete) = walked?;
+    let mut walking = std::pin::pin!(walk(files, ceiling));
+    let mut searching = std::pin::pin!(spawn.deleted(environment.uid, environment.uid, ceiling));
+    // What either finds to be too much needs no other proof: it is written at full speed while the other one looks.
+    let (walked, deleted) = tokio::select! {
+        walked = &mut walking => {
+            let walked = walked?;
+            if let Some(proof) = Found::proof(used_by(walked.0), ceiling) {
+                return Ok(proof);
+            }
+            (walked, searching.await)
+        }
+        deleted = &mut searching => {
+            if let Some(proof) = deleted.as_ref().and_then(|deleted| Found::proof(deleted.measured?, ceiling)) {
+                return Ok(proof);
+            }
+            (walking.await?, deleted)
+        }
+    };
+    let (usage, complete) = walked;
     let Some(deleted) = deleted else { return Err(FilesFailure::ChannelEnded) };
+    let named = used_by(usage);
     let measured = deleted.measured.map(|deleted| Used {
-        bytes: usage.used_bytes().saturating_add(deleted.bytes),
-        inodes: usage.inodes.saturating_add(deleted.inodes),
+        bytes: named.bytes.saturating_add(deleted.bytes),
+        inodes: named.inodes.saturating_add(deleted.inodes),
     });
     Ok(Found { measured, complete: complete && deleted.complete, is_late: false })
+}
+
+fn used_by(usage: Usage) -> Used {
+    Used { bytes: usage.used_bytes(), inodes: usage.inodes }
 }
 
 async fn walk(files: &Arc<FilesChannel>, ceiling: Used) -> Result<(Usage, bool), FilesFailure> {
@@ -241,6 +267,8 @@ mod tests {
         assert!(found(10, false).is_unfinished(ceiling));
         assert!(!found(11, false).is_unfinished(ceiling), "that is proof enough");
         assert!(!found(10, true).is_unfinished(ceiling));
+        assert!(Found::proof(used(10), ceiling).is_none());
+        assert!(Found::proof(used(11), ceiling).is_some_and(|proof| !proof.is_unfinished(ceiling)));
         let none = |is_late| Found { measured: None, complete: false, is_late };
         assert!(!none(false).is_unfinished(ceiling), "hidden is not late");
         assert!(none(true).is_unfinished(ceiling));
