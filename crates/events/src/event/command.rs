@@ -131,9 +131,9 @@ pub struct Evidence {
     pub refused_forks: Option<u64>,
     /// DISK: `bytes` or `inodes`.
     pub resource: Option<String>,
-    /// DISK: the measured use.
+    /// DISK: the use that proves it. A look ends when it has found too much, so there may be more.
     pub measured: Option<u64>,
-    /// MEMORY, PIDS: which observation it rests on.
+    /// MEMORY, PIDS: which observation it rests on. DISK: `cannot_measure` instead of a measured use.
     pub source: Option<String>,
     /// OUTPUT_LIMIT: bytes produced until the kill.
     pub produced_bytes: Option<u64>,

@@ -1,4 +1,5 @@
-//! What a tree holds: blocks, sizes and inodes of every kind, hard links once.
+//! What a tree holds: blocks, sizes and inodes of every kind, each inode once: it may have several names, and what moves ahead
+//! of the walk is met again.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,8 +13,8 @@ use super::metadata::{kind, size_bytes};
 use super::walk::{Below, walk};
 use super::workspace::Workspace;
 
-/// What one inode with several names costs during a walk.
-const LINKED_BYTES: usize = 40;
+/// What one inode costs during a walk.
+const SEEN_BYTES: usize = 40;
 
 /// Names that a small quota allows all the same.
 const NAMES_MIN: u64 = 10_000;
@@ -21,7 +22,7 @@ const NAMES_MIN: u64 = 10_000;
 /// Adds up one walk.
 pub(super) struct Meter {
     usage: Usage,
-    linked: HashSet<u64>,
+    seen: HashSet<u64>,
     names: u64,
     names_max: u64,
 }
@@ -30,7 +31,7 @@ impl Meter {
     /// For a tree that may hold this much.
     pub(super) fn new(quota: Quota) -> Self {
         let names_max = quota.inodes_max.saturating_mul(NAMES_PER_INODE).max(NAMES_MIN);
-        Self { usage: Usage::default(), linked: HashSet::new(), names: 0, names_max }
+        Self { usage: Usage::default(), seen: HashSet::new(), names: 0, names_max }
     }
 
     pub(super) fn usage(&self) -> Usage {
@@ -38,7 +39,7 @@ impl Meter {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.linked.len() * LINKED_BYTES
+        self.seen.len() * SEEN_BYTES
     }
 
     /// Adds one name.
@@ -50,11 +51,11 @@ impl Meter {
         if self.names > self.names_max {
             return Err(FilesErrorCode::CannotMeasure.into());
         }
-        let kind = kind(stat);
-        let is_directory = kind == EntryKind::Directory;
-        if !is_directory && stat.st_nlink > 1 && !self.linked.insert(stat.st_ino) {
+        if !self.seen.insert(stat.st_ino) {
             return Ok(());
         }
+        let kind = kind(stat);
+        let is_directory = kind == EntryKind::Directory;
         let usage = &mut self.usage;
         usage.inodes += 1;
         usage.allocated_bytes = usage.allocated_bytes.saturating_add(allocated_bytes(stat));
@@ -146,7 +147,8 @@ mod tests {
         let mut meter = Meter::new(Quota::UNBOUNDED);
         let mut stat = rustix::fs::stat(root.path().join("0")).unwrap();
         stat.st_size = i64::MAX;
-        for _ in 0..3 {
+        for inode in 1..=3 {
+            stat.st_ino = inode;
             meter.add(&stat).unwrap();
         }
         assert_eq!(meter.usage().apparent_bytes, u64::MAX);

@@ -79,6 +79,38 @@ fn a_tree_that_moves_all_the_time_is_measured_and_nothing_else() {
 }
 
 #[test]
+fn what_moves_ahead_of_the_walk_counts_once() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let mut files = Files::open();
+    for directory in ["a", "m", "z"] {
+        std::fs::create_dir(files.at(directory)).unwrap();
+        for index in 0..500 {
+            std::fs::write(files.at(&format!("{directory}/{index}")), "").unwrap();
+        }
+    }
+    let [a, z] = ["a/tree", "z/tree"].map(|path| files.at(path));
+    std::fs::create_dir(&a).unwrap();
+    std::fs::write(a.join("large"), vec![1; 4 << 20]).unwrap();
+    let (root, stop) = (files.path().to_owned(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::SeqCst) {
+                std::fs::rename(&a, &z).unwrap();
+                std::fs::rename(z.join("large"), root.join("m/large")).unwrap();
+                std::fs::rename(root.join("m/large"), z.join("large")).unwrap();
+                std::fs::rename(&z, &a).unwrap();
+            }
+        });
+        for _ in 0..300 {
+            let (usage, complete) = files.measure(Quota::UNBOUNDED).unwrap();
+            assert!(complete && usage.inodes <= 1_505 && usage.apparent_bytes <= 4 << 20, "{usage:?}");
+        }
+        stop.store(true, Ordering::SeqCst);
+    });
+    assert_eq!(files.measure(Quota::UNBOUNDED).unwrap().0.inodes, 1_505);
+}
+
+#[test]
 fn a_tree_that_is_removed_meanwhile_is_measured() {
     use std::sync::atomic::{AtomicBool, Ordering};
     let mut files = Files::open();

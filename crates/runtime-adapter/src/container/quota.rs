@@ -14,7 +14,7 @@ use guest::protocol::files::{Quota, Request, Response, Usage};
 use super::environment::Environment;
 use super::files::{FilesChannel, FilesFailure};
 use super::profile::FILE_SLACK_BYTES;
-use super::spawn::SpawnChannel;
+use super::spawn::{Deleted, SpawnChannel};
 use crate::quota::{Allowance, Measured, Used};
 
 /// No look is closer to the one before than this.
@@ -87,6 +87,16 @@ pub(super) async fn excess(
 }
 
 impl Found {
+    /// Of what has names and what has none.
+    fn together((named, complete): (Usage, bool), deleted: &Deleted) -> Self {
+        let named = used_by(named);
+        let measured = deleted.measured.map(|deleted| Used {
+            bytes: named.bytes.saturating_add(deleted.bytes),
+            inodes: named.inodes.saturating_add(deleted.inodes),
+        });
+        Self { measured, complete: complete && deleted.complete, is_late: false }
+    }
+
     /// A part that is too much by itself.
     fn proof(part: Used, ceiling: Used) -> Option<Self> {
         (!part.is_within(ceiling)).then_some(Self { measured: Some(part), complete: false, is_late: false })
@@ -142,14 +152,14 @@ async fn look(
             (walking.await?, deleted)
         }
     };
-    let (usage, complete) = walked;
     let Some(deleted) = deleted else { return Err(FilesFailure::ChannelEnded) };
-    let named = used_by(usage);
-    let measured = deleted.measured.map(|deleted| Used {
-        bytes: named.bytes.saturating_add(deleted.bytes),
-        inodes: named.inodes.saturating_add(deleted.inodes),
-    });
-    Ok(Found { measured, complete: complete && deleted.complete, is_late: false })
+    let found = Found::together(walked, &deleted);
+    if found.measured.is_none_or(|used| used.is_within(ceiling)) {
+        return Ok(found);
+    }
+    // Too much only together: what the walk met may have been deleted when the search came to it. What was deleted then has no
+    // name any more, and is not met by a walk afterwards.
+    Ok(Found::together(walk(files, ceiling).await?, &deleted))
 }
 
 fn used_by(usage: Usage) -> Used {

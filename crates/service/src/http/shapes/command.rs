@@ -242,10 +242,10 @@ pub(in crate::http) struct EvidenceKeys {
     /// DISK: `bytes` or `inodes`.
     #[schema(required)]
     resource: Option<String>,
-    /// DISK: the measured use.
+    /// DISK: the use that proves it. A look ends when it has found too much, so there may be more.
     #[schema(required)]
     measured: Option<u64>,
-    /// MEMORY, PIDS: which observation it rests on.
+    /// MEMORY, PIDS: which observation it rests on. DISK: `cannot_measure` instead of a measured use.
     #[schema(required)]
     source: Option<String>,
     /// OUTPUT_LIMIT: bytes produced until the kill.
