@@ -12,6 +12,9 @@
 --
 -- A key counts for 24 hours, whether or not it has been pruned by then; an older one is written over.
 -- A tip is (version, leaf of that version); (0, 32 zero bytes) says that there is no such stream.
+--
+-- Most batches are plain: no key, no guard, no stream twice, and every request fits. append_batch checks and writes such a batch
+-- as a set; statuses is null then, and firsts holds only where the batch begins. Any other batch is walked request by request.
 
 SET LOCAL ROLE leasehold_owner;
 
@@ -46,15 +49,77 @@ DECLARE
     shifts     bigint[];
     s          int;
     stored     record;
+    earliest   timestamptz;
+    latest     timestamptz;
+    places     tid[];
+    plain      boolean;
+    new        int;
+    moved      int;
+    no_leaf CONSTANT bytea := decode(repeat('00', 32), 'hex');
 BEGIN
     SELECT next_position INTO STRICT base FROM log.log_head FOR UPDATE;
     next := base;
     database_time := clock_timestamp();
+    earliest := database_time - interval '5 s';
+    latest := database_time + interval '5 s';
+
+    IF NOT has_guards AND cardinality(s_key) = cardinality(r_stream) AND cardinality(array_remove(r_key, NULL)) = 0
+       AND NOT (earliest > ANY (e_recorded_at) OR latest < ANY (e_recorded_at))
+    THEN
+        -- Under the lock nobody else moves a stream, so the place of its row stays.
+        SELECT array_agg(coalesce(t.id, nextval('log.stream_ids')) ORDER BY u.i),
+               array_agg(t.ctid ORDER BY u.i),
+               bool_and((u.stream = u.i AND coalesce(t.version, 0) = u.version AND coalesce(t.tip, no_leaf) = u.leaf) IS TRUE),
+               count(*) FILTER (WHERE t.id IS NULL)
+          INTO ids, places, plain, new
+          FROM unnest(s_category, s_key, r_stream, r_version, r_leaf)
+               WITH ORDINALITY AS u(category, key, stream, version, leaf, i)
+          LEFT JOIN LATERAL (
+              SELECT ctid, id, version, tip FROM log.streams WHERE category = u.category AND key = u.key OFFSET 0
+          ) AS t ON true;
+
+        IF plain THEN
+            next := base + cardinality(e_request);
+            IF next > 9007199254740992 THEN
+                RAISE EXCEPTION 'the log is full: positions end at 2^53' USING ERRCODE = 'LH001';
+            END IF;
+
+            INSERT INTO log.events (position, stream_id, version, type_id, event_id, tenant, recorded_at, leaf, header)
+            SELECT base + u.i - 1, ids[u.request], u.version, u.type_id, u.event_id, u.tenant, u.recorded_at, u.leaf, u.header
+              FROM unnest(e_request, e_version, e_type, e_event_id, e_tenant, e_recorded_at, e_leaf, e_header)
+                   WITH ORDINALITY AS u(request, version, type_id, event_id, tenant, recorded_at, leaf, header, i);
+
+            INSERT INTO log.event_bodies (position, salt, body)
+            SELECT base + u.i - 1, u.salt, u.body
+              FROM unnest(e_salt, e_body) WITH ORDINALITY AS u(salt, body, i);
+
+            IF new > 0 THEN
+                INSERT INTO log.streams (id, category, key, version, tip)
+                SELECT u.id, u.category, u.key, u.version + u.count, u.tip
+                  FROM unnest(ids, places, s_category, s_key, r_version, r_count, r_tip)
+                       AS u(id, place, category, key, version, count, tip)
+                 WHERE u.place IS NULL;
+            END IF;
+            IF new < cardinality(ids) THEN
+                UPDATE log.streams AS t SET version = u.version + u.count, tip = u.tip
+                  FROM unnest(places, r_version, r_count, r_tip) AS u(place, version, count, tip)
+                 WHERE t.ctid = u.place;
+                GET DIAGNOSTICS moved = ROW_COUNT;
+                IF moved <> cardinality(ids) - new THEN
+                    RAISE EXCEPTION 'a stream moved under the lock of the head';
+                END IF;
+            END IF;
+
+            UPDATE log.log_head SET next_position = next;
+            firsts := ARRAY[base];
+            RETURN;
+        END IF;
+    END IF;
 
     SELECT array_agg(coalesce(t.id, nextval('log.stream_ids')) ORDER BY u.i),
            array_agg(t.id IS NULL ORDER BY u.i),
            array_agg(coalesce(t.version, 0) ORDER BY u.i),
-           array_agg(coalesce(t.tip, decode(repeat('00', 32), 'hex')) ORDER BY u.i),
+           array_agg(coalesce(t.tip, no_leaf) ORDER BY u.i),
            array_agg(false)
       INTO ids, fresh, versions, leaves, changed
       FROM unnest(s_category, s_key) WITH ORDINALITY AS u(category, key, i)
@@ -64,7 +129,7 @@ BEGIN
 
     SELECT array_agg(DISTINCT u.request) INTO late
       FROM unnest(e_request, e_recorded_at) AS u(request, recorded_at)
-     WHERE u.recorded_at NOT BETWEEN database_time - interval '5 s' AND database_time + interval '5 s';
+     WHERE u.recorded_at NOT BETWEEN earliest AND latest;
 
     FOR r IN 1 .. cardinality(r_stream) LOOP
         s := r_stream[r];

@@ -119,12 +119,30 @@ impl Calls {
     ) -> Result<Answers, tokio_postgres::Error> {
         let columns = Columns::of(requests);
         let row = client.query_one(&self.batch, &columns.parameters()).await?;
-        read_batch(&row)
+        let statuses: Option<Vec<i16>> = row.try_get(0)?;
+        match statuses {
+            None => accept_all(&row, requests),
+            Some(statuses) => read_walk(&row, statuses),
+        }
     }
 }
 
-fn read_batch(row: &Row) -> Result<Answers, tokio_postgres::Error> {
-    let statuses: Vec<i16> = row.try_get(0)?;
+/// The answers when every request was accepted: their events follow each other.
+fn accept_all(row: &Row, requests: &[(&Prepared, &Chained)]) -> Result<Answers, tokio_postgres::Error> {
+    let firsts: Vec<i64> = row.try_get(1)?;
+    let mut next = firsts.first().map_or(0, |first| first.unsigned_abs());
+    let answers = requests
+        .iter()
+        .map(|(_, chained)| {
+            let first = Position(next);
+            next += u64::try_from(chained.sealed.len()).unwrap_or(u64::MAX);
+            Answer { outcome: Outcome::Ok { first }, tip: chained.tip }
+        })
+        .collect();
+    Ok((answers, row.try_get(5)?))
+}
+
+fn read_walk(row: &Row, statuses: Vec<i16>) -> Result<Answers, tokio_postgres::Error> {
     let firsts: Vec<Option<i64>> = row.try_get(1)?;
     let counts: Vec<i32> = row.try_get(2)?;
     let versions: Vec<i64> = row.try_get(3)?;

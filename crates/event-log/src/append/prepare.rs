@@ -1,8 +1,9 @@
 //! What can be done before a request is queued, in the caller's own task.
 
-use events::LogId;
 use events::bounds::EVENT_BYTES_MAX;
-use events::stored::{self, EncodeError, NewEvent, StreamName};
+use events::event::EventType;
+use events::stored::{self, EncodeError, Header, NewEvent, StreamName};
+use events::{Event, LogId};
 use rand::Rng as _;
 
 use super::template::{BLANK, HeaderTemplate};
@@ -56,8 +57,7 @@ pub(crate) fn prepare(log_id: LogId, request: AppendRequest) -> Result<Prepared,
         // The longest version, so that the real header is never larger than this one.
         let sealed = stored::seal(log_id, &stream, BLANK, &stored::ZERO_LEAF, &new, &salt, &body)
             .map_err(too_large)?;
-        let read = stored::decode(events::Position(0), &sealed.header, Some((&salt, &body)));
-        if read.ok().and_then(|recorded| recorded.event).as_ref() != Some(&new.event) {
+        if !reads_back(log_id, &stream, &new, &salt, &sealed.header, &body) {
             return Err(AppendError::NotReadable);
         }
         bytes += sealed.header.len() + body.len();
@@ -68,6 +68,51 @@ pub(crate) fn prepare(log_id: LogId, request: AppendRequest) -> Result<Prepared,
         return Err(AppendError::TooLarge { bytes, max: REQUEST_BYTES_MAX });
     }
     Ok(Prepared { stream, expected, guards, key, events: prepared, bytes })
+}
+
+/// Whether header and body, as a reader parses them, are exactly what they were written from. What they are equal to was
+/// written canonically, so their form needs no second look: equal values are written as equal bytes.
+fn reads_back(
+    log_id: LogId,
+    stream: &StreamName,
+    new: &NewEvent,
+    salt: &[u8; 32],
+    header: &[u8],
+    body: &[u8],
+) -> bool {
+    let kind = new.event.event_type();
+    let Ok(read) = serde_json::from_slice::<Header>(header) else { return false };
+    let Header {
+        v,
+        log_id: read_log_id,
+        event_id,
+        tenant,
+        stream: read_stream,
+        version,
+        prev_leaf,
+        kind: name,
+        schema,
+        recorded_at,
+        actor,
+        correlation_id,
+        causation_id,
+        body_commit,
+    } = &read;
+    let same_header = *v == 1
+        && *read_log_id == log_id
+        && *event_id == new.event_id
+        && *tenant == new.tenant
+        && read_stream == stream
+        && *version == BLANK
+        && *prev_leaf == hex::encode(stored::ZERO_LEAF)
+        && EventType::from_name(name) == Some(kind)
+        && *schema == kind.schema()
+        && *recorded_at == new.recorded_at
+        && *actor == new.actor
+        && *correlation_id == new.correlation_id
+        && *causation_id == new.causation_id
+        && *body_commit == hex::encode(stored::body_commitment(salt, body));
+    same_header && matches!(Event::from_body(kind, body), Some(Ok(event)) if event == new.event)
 }
 
 fn too_large(error: EncodeError) -> AppendError {

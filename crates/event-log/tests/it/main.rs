@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod append;
+mod batches;
 mod embedded;
 mod faults;
 mod guards;

@@ -6,45 +6,52 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::bounds::INTEGER_MAX;
 use crate::ids::{EventId, LogId, RunId, TenantId, Version};
 use crate::time::Timestamp;
+
+/// Room for a header, so that writing one seldom has to move it.
+const HEADER_BYTES_USUAL: usize = 768;
 
 /// `prev_leaf` of the first event of a stream.
 pub const ZERO_LEAF: [u8; 32] = [0; 32];
 
 /// The header of a stored event. Serialises to RFC 8785 canonical JSON by [`Header::to_canonical`].
+///
+/// The fields stand in the order of their JSON names: written one after the other they are in canonical form, without being
+/// sorted first. Every event is written and every one read back is compared, so this counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
-    /// Version of this header form: 1.
-    pub v: u32,
-    /// The log it belongs to.
-    pub log_id: LogId,
+    /// Who caused it: `token:{id}`, `service:{instance}`.
+    pub actor: String,
+    /// SHA-256 of salt and body, lower-case hex.
+    pub body_commit: String,
+    /// The event that caused this one.
+    pub causation_id: Option<EventId>,
+    /// The run, where there is one.
+    pub correlation_id: Option<RunId>,
     /// The event's own id.
     pub event_id: EventId,
-    /// Whose event it is.
-    pub tenant: TenantId,
-    /// The stream, `category/key`.
-    pub stream: StreamName,
-    /// Index in the stream, from 1.
-    pub version: Version,
+    /// The log it belongs to.
+    pub log_id: LogId,
     /// Leaf of the previous event of this stream, lower-case hex; zeros for version 1.
     pub prev_leaf: String,
+    /// Log time.
+    pub recorded_at: Timestamp,
+    /// Schema of the body.
+    pub schema: u32,
+    /// The stream, `category/key`.
+    pub stream: StreamName,
+    /// Whose event it is.
+    pub tenant: TenantId,
     /// Event type name.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Schema of the body.
-    pub schema: u32,
-    /// Log time.
-    pub recorded_at: Timestamp,
-    /// Who caused it: `token:{id}`, `service:{instance}`.
-    pub actor: String,
-    /// The run, where there is one.
-    pub correlation_id: Option<RunId>,
-    /// The event that caused this one.
-    pub causation_id: Option<EventId>,
-    /// SHA-256 of salt and body, lower-case hex.
-    pub body_commit: String,
+    /// Version of this header form: 1.
+    pub v: u32,
+    /// Index in the stream, from 1.
+    pub version: Version,
 }
 
 /// A header could not be written or read.
@@ -53,18 +60,24 @@ pub enum HeaderError {
     /// Not a header of a known form.
     #[error("the header is not valid JSON of the known form")]
     Json(#[from] serde_json::Error),
-    /// The bytes are valid but not canonical: they were not written by us.
+    /// The bytes are valid but not canonical: they were not written by us. Or the version is larger than canonical JSON can say.
     #[error("the header is not in canonical form")]
     NotCanonical,
 }
 
 impl Header {
-    /// RFC 8785 bytes.
+    /// RFC 8785 bytes: names in order, no white space, and of values only strings, null and small integers, all of which
+    /// `serde_json` writes as the standard asks (a test compares with a canonicaliser).
     ///
     /// # Errors
-    /// When a value cannot be written as JSON.
+    /// When a value cannot be written as JSON, or the version is 2^53 or more.
     pub fn to_canonical(&self) -> Result<Vec<u8>, HeaderError> {
-        Ok(serde_json_canonicalizer::to_vec(self)?)
+        if self.version.get() > INTEGER_MAX {
+            return Err(HeaderError::NotCanonical);
+        }
+        let mut bytes = Vec::with_capacity(HEADER_BYTES_USUAL);
+        serde_json::to_writer(&mut bytes, self)?;
+        Ok(bytes)
     }
 
     /// Reads a header and insists on canonical form.

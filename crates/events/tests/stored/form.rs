@@ -203,6 +203,37 @@ fn shifting_a_boundary_between_fields_changes_the_hashes() {
 }
 
 #[test]
+fn a_header_is_written_as_a_canonicaliser_writes_it() {
+    let written = Header::from_canonical(&sealed_with(&released(), b"{}")).expect("a header");
+    let actors = [
+        "",
+        "service:test",
+        "NUL \0, controls \u{1}\u{8}\t\n\u{b}\u{c}\r\u{1f}\u{7f}\u{9f}",
+        "quotes \" \\ / and \\u0041",
+        "separators \u{2028}\u{2029}, \u{fffd}, \u{e000}, astral \u{1f600}\u{10ffff}",
+    ];
+    for actor in actors {
+        for (causation_id, version) in [(None, 1), (Some(EventId(uuid(9))), (1 << 53) - 1)] {
+            let header = Header {
+                actor: actor.to_owned(),
+                causation_id,
+                correlation_id: None,
+                version: Version(version),
+                ..written.clone()
+            };
+            let bytes = header.to_canonical().expect("a header");
+            assert_eq!(bytes, serde_json_canonicalizer::to_vec(&header).expect("JSON"));
+            assert_eq!(Header::from_canonical(&bytes).expect("canonical"), header);
+        }
+    }
+    // A double cannot tell this number from its neighbour.
+    let beyond = Header { version: Version((1 << 53) + 1), ..written };
+    assert!(matches!(beyond.to_canonical(), Err(HeaderError::NotCanonical)));
+    let bytes = serde_json::to_vec(&beyond).expect("JSON");
+    assert!(matches!(Header::from_canonical(&bytes), Err(HeaderError::NotCanonical)));
+}
+
+#[test]
 fn a_header_in_another_form_or_with_another_field_is_refused() {
     let header = String::from_utf8(sealed_with(&released(), b"{}")).expect("JSON");
     assert!(Header::from_canonical(header.as_bytes()).is_ok());
