@@ -16,7 +16,10 @@ use std::path::Path;
 use guest::protocol::spawn::StartCommand;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
-use rustix::process::{Gid, Resource, Rlimit, Uid, fchdir, getrlimit, setrlimit, setsid, umask};
+use rustix::process::{
+    DumpableBehavior, Gid, Resource, Rlimit, Uid, fchdir, getrlimit, set_dumpable_behavior, setrlimit,
+    setsid, umask,
+};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::sys::Strings;
@@ -168,6 +171,8 @@ impl<'a> Plan<'a> {
     fn drop_privileges(&self) -> Result<(), Errno> {
         rustix::thread::set_thread_res_gid(self.gid, self.gid, self.gid)?;
         rustix::thread::set_thread_res_uid(self.uid, self.uid, self.uid)?;
+        // The kernel has just set it to what the host says of such programs, for the shared memory as a whole.
+        set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         // Leaving uid 0 cleared permitted, effective and ambient, and the shim the inheritable: whatever else a kernel does.
         let none = CapabilitySet::empty();
         rustix::thread::set_capabilities(
