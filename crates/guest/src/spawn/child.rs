@@ -135,7 +135,7 @@ impl<'a> Plan<'a> {
         setsid().map_err(refuse("cannot start a session"))?;
         self.take_streams(streams).map_err(refuse("cannot set up standard streams"))?;
         for (resource, limit) in &self.limits {
-            setrlimit(*resource, limit.clone()).map_err(refuse("cannot set resource limits"))?;
+            setrlimit(*resource, *limit).map_err(refuse("cannot set resource limits"))?;
         }
         if let Some(score) = &self.oom_score_adj {
             // Missing or not writable in some kernels; the memory limit holds without it.
