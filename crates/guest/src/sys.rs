@@ -1,6 +1,12 @@
 //! The few system calls without a safe wrapper. Everything unsafe of the guest is in this file.
-#![expect(unsafe_code, reason = "fork, signal dispositions, prctl and _exit have no safe wrapper")]
+#![expect(
+    unsafe_code,
+    reason = "fork, clone, execve, wait4, signal dispositions, prctl and _exit have no safe wrapper"
+)]
 
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+
+use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use nix::unistd::{ForkResult, Pid};
@@ -18,6 +24,111 @@ pub(crate) fn fork() -> nix::Result<Option<Pid>> {
         ForkResult::Parent { child } => Ok(Some(child)),
         ForkResult::Child => Ok(None),
     }
+}
+
+/// A stack for [`run_beside`], made once.
+pub(crate) struct Stack(Box<[u8]>);
+
+impl Stack {
+    /// Far more than the few system calls need that are made on it.
+    const BYTES: usize = 128 * 1024;
+
+    pub(crate) fn new() -> Self {
+        Self(vec![0; Self::BYTES].into_boxed_slice())
+    }
+}
+
+/// Runs `child` in a new process that shares this one's memory but nothing else, and waits until it has become a program or
+/// has ended: a fork without a copy. What `child` writes is seen here afterwards.
+///
+/// It may be killed at any moment, so `child` must leave nothing half done that this process goes on with: it makes system
+/// calls on what was prepared, allocates nothing and frees nothing. When it returns, the process ends with 126.
+///
+/// # Errors
+/// EAGAIN at the process limit, ENOMEM.
+pub(crate) fn run_beside<F: Fn()>(stack: &mut Stack, child: &F) -> nix::Result<Pid> {
+    extern "C" fn enter<F: Fn()>(child: *mut c_void) -> c_int {
+        // SAFETY: `run_beside` passes a reference to an F that outlives its call, and returns only when this process has
+        // let go of the memory.
+        let child = unsafe { &*child.cast_const().cast::<F>() };
+        child();
+        exit_now(126)
+    }
+    let end = stack.0.as_mut_ptr_range().end;
+    // A frame begins at a multiple of 16.
+    let top = end.wrapping_sub(end.addr() % 16);
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: no other thread exists in the processes that call this, and CLONE_VFORK stops the caller: one process at a time
+    // uses the memory. The child runs on a stack of its own that the caller holds mutably; it never returns into the caller's.
+    let pid = unsafe { libc::clone(enter::<F>, top.cast(), flags, (&raw const *child).cast_mut().cast()) };
+    Errno::result(pid).map(Pid::from_raw)
+}
+
+/// Strings in the form that execve takes.
+pub(crate) struct Strings {
+    /// What the pointers point into: each string has its own allocation, which moving it does not move.
+    _strings: Vec<CString>,
+    pointers: Vec<*const c_char>,
+}
+
+impl From<Vec<CString>> for Strings {
+    fn from(strings: Vec<CString>) -> Self {
+        let pointers = strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect();
+        Self { _strings: strings, pointers }
+    }
+}
+
+/// Becomes the program; gives the error when it cannot. Allocates nothing.
+pub(crate) fn execve(program: &CStr, argv: &Strings, env: &Strings) -> Errno {
+    // SAFETY: all three are what execve wants: a string, and arrays of strings that end with a null pointer.
+    unsafe { libc::execve(program.as_ptr(), argv.pointers.as_ptr(), env.pointers.as_ptr()) };
+    Errno::last()
+}
+
+/// How a child ended, and what it and the children it had waited for used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(crate) pid: i32,
+    pub(crate) end: End,
+    pub(crate) cpu_us: u64,
+    /// Of the largest of them.
+    pub(crate) max_rss_bytes: u64,
+}
+
+/// A process's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Code(i32),
+    Signal(i32),
+}
+
+/// Takes the end of any child that has ended; `None` when every child goes on.
+///
+/// # Errors
+/// ECHILD when there is no child, EINTR.
+pub(crate) fn wait_any() -> nix::Result<Option<Ended>> {
+    let mut status = 0;
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: both pointers are to memory of the right size; rusage is numbers, for which zero is a value.
+    let (pid, usage) = unsafe {
+        let pid = libc::wait4(-1, &raw mut status, libc::WNOHANG, usage.as_mut_ptr());
+        (pid, usage.assume_init())
+    };
+    let number = |value: i64| u64::try_from(value).unwrap_or(0);
+    let micros = |time: libc::timeval| number(time.tv_sec) * 1_000_000 + number(time.tv_usec);
+    Ok(match Errno::result(pid)? {
+        0 => None,
+        pid => Some(Ended {
+            pid,
+            end: if libc::WIFSIGNALED(status) {
+                End::Signal(libc::WTERMSIG(status))
+            } else {
+                End::Code(libc::WEXITSTATUS(status))
+            },
+            cpu_us: micros(usage.ru_utime) + micros(usage.ru_stime),
+            max_rss_bytes: number(usage.ru_maxrss).saturating_mul(1024),
+        }),
+    })
 }
 
 /// Ends the process at once: no destructors, no exit handlers, nothing flushed.
@@ -42,12 +153,20 @@ pub(crate) fn reset_signals() -> nix::Result<()> {
                 libc::SYS_rt_sigaction,
                 number,
                 default.as_ptr(),
-                std::ptr::null_mut::<libc::c_void>(),
+                std::ptr::null_mut::<c_void>(),
                 8_usize,
             )
         };
-        nix::errno::Errno::result(set)?;
+        Errno::result(set)?;
     }
+    unblock_signals()
+}
+
+/// Lets every signal through. Allocates nothing.
+///
+/// # Errors
+/// The system's; none is expected.
+pub(crate) fn unblock_signals() -> nix::Result<()> {
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)
 }
 
@@ -62,7 +181,7 @@ pub(crate) fn drop_bounding_set() -> nix::Result<()> {
             1 => {
                 // SAFETY: as above.
                 let dropped = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
-                nix::errno::Errno::result(dropped)?;
+                Errno::result(dropped)?;
             }
             0 => {}
             // Past the last capability this kernel knows.

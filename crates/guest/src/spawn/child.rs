@@ -1,36 +1,50 @@
-//! From fork to exec: everything that turns a copy of the trusted process into the untrusted command.
+//! From an order to a program: everything that turns a process of ours into the untrusted command.
 //!
-//! Order matters. What needs privilege comes first (bounding set and groups before the order, limits, OOM score and ids
-//! after it), then everything is done as the command's own user: the working directory is walked with its permissions, and
-//! the program is found with them.
+//! Most of it is done by the shim, once and before there is a command: [`Ground::prepare`] gives up what no command of it may
+//! have, and every process that the shim starts is born without it. The rest is a [`Plan`], made by the shim from the order,
+//! and carried out by the new process, which still shares the shim's memory: it makes system calls and allocates nothing.
+//!
+//! Order matters. What needs privilege comes first (limits, OOM score, ids), then everything is done as the command's own
+//! user: the working directory is walked with its permissions, and the program is found with them. From the change of the
+//! user until the exec the process is its user's to kill, but not to look into: it is non-dumpable, as the shim is.
 
-use std::borrow::Cow;
 use std::convert::Infallible;
-use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, OwnedFd};
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use guest::protocol::spawn::StartCommand;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, fchdir, getrlimit, setrlimit, setsid, umask};
+use rustix::process::{
+    DumpableBehavior, Gid, Resource, Rlimit, Uid, fchdir, getrlimit, set_dumpable_behavior, setrlimit,
+    setsid, umask,
+};
 use rustix::thread::{CapabilitySet, CapabilitySets};
+
+use crate::sys::Strings;
 
 /// Where a bare program name is looked up; the workspace is never one of them.
 const PROGRAM_DIRS: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
 
-/// What a child that cannot become its program says.
-#[derive(Debug)]
+/// Limits that an order may lower.
+const LIMITS: [Resource; 3] = [Resource::Nofile, Resource::Fsize, Resource::Nproc];
+
+/// The file of one's own OOM score.
+const OOM_SCORE: &str = "/proc/self/oom_score_adj";
+
+/// Why a process cannot become its program.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Refusal {
     /// 127 not found, 126 anything else.
     pub(super) exit_code: i32,
     pub(super) errno: i32,
-    pub(super) message: Cow<'static, str>,
+    pub(super) message: &'static str,
 }
 
 /// 126 with a message and whatever the system answered.
 pub(super) fn refuse(message: &'static str) -> impl Fn(Errno) -> Refusal {
-    move |errno| Refusal { exit_code: 126, errno: errno.raw_os_error(), message: Cow::Borrowed(message) }
+    move |errno| Refusal { exit_code: 126, errno: errno.raw_os_error(), message }
 }
 
 /// The same error number in the other crate's type.
@@ -38,159 +52,211 @@ pub(super) fn from_nix(errno: nix::errno::Errno) -> Errno {
     Errno::from_raw_os_error(errno as i32)
 }
 
-/// What must be written to for the OOM score; `None` where the file is missing (gVisor; the memory limit holds without it).
-pub(super) struct OomScore(Option<OwnedFd>);
-
-/// Everything that does not depend on the command, so that it is done before there is one.
-pub(super) fn prepare() -> Result<OomScore, Refusal> {
-    setsid().map_err(refuse("cannot start a session"))?;
-    crate::sys::close_on_exec_from(3);
-    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-    let oom_score = openat(CWD, "/proc/self/oom_score_adj", flags, Mode::empty()).ok();
-    crate::sys::drop_bounding_set().map_err(from_nix).map_err(refuse("cannot drop privileges"))?;
-    rustix::thread::set_thread_groups(&[]).map_err(refuse("cannot drop privileges"))?;
-    umask(Mode::from_raw_mode(0o022));
-    crate::sys::reset_signals().map_err(from_nix).map_err(refuse("cannot reset signals"))?;
-    rustix::thread::set_no_new_privs(true).map_err(refuse("cannot forbid new privileges"))?;
-    Ok(OomScore(oom_score))
+/// What every command of a shim starts from.
+pub(super) struct Ground {
+    /// `None`: it is missing.
+    workspace: Option<OwnedFd>,
+    limits: [(Resource, Rlimit); LIMITS.len()],
+    /// `None`: unknown.
+    oom_score_adj: Option<i32>,
 }
 
-/// Becomes the command. Returns only when it cannot. The streams are standard output, standard error and, unless it stays
-/// `/dev/null`, standard input.
-pub(super) fn become_command(
-    command: &StartCommand,
-    workspace: &Path,
-    streams: &[OwnedFd],
-    oom_score: &OomScore,
-) -> Result<Infallible, Refusal> {
-    take_streams(command, streams).map_err(refuse("cannot set up standard streams"))?;
-    set_limits(command).map_err(refuse("cannot set resource limits"))?;
-    if let OomScore(Some(file)) = oom_score {
-        // Not writable everywhere (gVisor).
-        let _ = rustix::io::write(file, command.oom_score_adj.to_string().as_bytes());
-    }
-    drop_privileges(command).map_err(refuse("cannot drop privileges"))?;
-    enter(workspace, &command.cwd)?;
-    exec(command)
-}
-
-fn take_streams(command: &StartCommand, streams: &[OwnedFd]) -> Result<(), Errno> {
-    let (stdout, stderr, stdin) = match (streams, command.stdin) {
-        ([stdout, stderr], false) => (stdout, stderr, None),
-        ([stdout, stderr, stdin], true) => (stdout, stderr, Some(stdin)),
-        _ => return Err(Errno::BADF),
-    };
-    rustix::stdio::dup2_stdout(stdout)?;
-    rustix::stdio::dup2_stderr(stderr)?;
-    match stdin {
-        Some(stdin) => rustix::stdio::dup2_stdin(stdin),
-        // One of its own: what it sets on an open file reaches nobody else.
-        None => rustix::stdio::dup2_stdin(openat(
-            CWD,
-            "/dev/null",
-            OFlags::RDWR | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?),
+impl Ground {
+    /// Gives up what no command may have, so far as the shim can do without it, and looks at what it is born with.
+    pub(super) fn prepare(workspace: &Path) -> Result<Self, Refusal> {
+        crate::sys::close_on_exec_from(3);
+        crate::sys::drop_bounding_set().map_err(from_nix).map_err(refuse("cannot drop privileges"))?;
+        drop_inheritable().map_err(refuse("cannot drop privileges"))?;
+        rustix::thread::set_thread_groups(&[]).map_err(refuse("cannot drop privileges"))?;
+        umask(Mode::from_raw_mode(0o022));
+        crate::sys::reset_signals().map_err(from_nix).map_err(refuse("cannot reset signals"))?;
+        rustix::thread::set_no_new_privs(true).map_err(refuse("cannot forbid new privileges"))?;
+        let no_core = Rlimit { current: Some(0), maximum: Some(0) };
+        setrlimit(Resource::Core, no_core).map_err(refuse("cannot set resource limits"))?;
+        let oom_score_adj = std::fs::read_to_string(OOM_SCORE).ok();
+        Ok(Self {
+            workspace: openat(CWD, workspace, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok(),
+            limits: LIMITS.map(|resource| (resource, getrlimit(resource))),
+            oom_score_adj: oom_score_adj.and_then(|text| text.trim().parse().ok()),
+        })
     }
 }
 
-fn set_limits(command: &StartCommand) -> Result<(), Errno> {
-    let limits = command.rlimits;
-    let wanted = [
-        (Resource::Core, Some(0)),
-        (Resource::Nofile, limits.nofile),
-        (Resource::Fsize, limits.fsize),
-        (Resource::Nproc, limits.nproc),
-    ];
-    for (resource, value) in wanted {
-        let Some(value) = value else { continue };
-        // Without SYS_RESOURCE a hard limit can only fall.
-        let value = getrlimit(resource).maximum.map_or(value, |hard| hard.min(value));
-        setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })?;
+/// A program that is executed gets what is inheritable only if its file says so; set by older engines.
+fn drop_inheritable() -> Result<(), Errno> {
+    let sets = rustix::thread::capabilities(None)?;
+    rustix::thread::set_capabilities(None, CapabilitySets { inheritable: CapabilitySet::empty(), ..sets })
+}
+
+/// All that the new process needs, made before it exists.
+pub(super) struct Plan<'a> {
+    workspace: BorrowedFd<'a>,
+    uid: Uid,
+    gid: Gid,
+    stdin: bool,
+    /// Those that are not what they should be.
+    limits: Vec<(Resource, Rlimit)>,
+    /// `None`: it is what it should be.
+    oom_score_adj: Option<String>,
+    /// The working directory's components below the workspace.
+    cwd: Vec<CString>,
+    /// What is tried, in this order.
+    programs: Vec<CString>,
+    argv: Strings,
+    env: Strings,
+}
+
+impl<'a> Plan<'a> {
+    pub(super) fn new(command: StartCommand, ground: &'a Ground) -> Result<Self, Refusal> {
+        let workspace = ground.workspace.as_ref().ok_or(Errno::NOENT);
+        let workspace = workspace.map_err(refuse("the workspace is missing"))?.as_fd();
+        let cwd = components(&command.cwd)?;
+        let programs = candidates(command.argv.first().map(Vec::as_slice).unwrap_or_default())?;
+        let env = command.env.iter().map(|(name, value)| [name, b"=".as_slice(), value].concat());
+        Ok(Self {
+            workspace,
+            uid: Uid::from_raw(command.uid),
+            gid: Gid::from_raw(command.gid),
+            stdin: command.stdin,
+            limits: limits(&command, ground),
+            oom_score_adj: Some(command.oom_score_adj)
+                .filter(|score| ground.oom_score_adj != Some(*score))
+                .map(|score| score.to_string()),
+            cwd,
+            programs,
+            env: env.map(string).collect::<Result<Vec<_>, _>>()?.into(),
+            argv: command.argv.into_iter().map(string).collect::<Result<Vec<_>, _>>()?.into(),
+        })
     }
-    Ok(())
-}
 
-fn drop_privileges(command: &StartCommand) -> Result<(), Errno> {
-    use rustix::process::{Gid, Uid, getegid, geteuid, getgid, getuid};
-    let (uid, gid) = (Uid::from_raw(command.uid), Gid::from_raw(command.gid));
-    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
-    rustix::thread::set_thread_res_uid(uid, uid, uid)?;
-    // Leaving uid 0 cleared permitted, effective and ambient; inheritable (set by older engines) stays.
-    let none = CapabilitySet::empty();
-    rustix::thread::set_capabilities(
-        None,
-        CapabilitySets { effective: none, permitted: none, inheritable: none },
-    )?;
-    let ids_are_set = [getuid(), geteuid()] == [uid; 2] && [getgid(), getegid()] == [gid; 2];
-    if ids_are_set { Ok(()) } else { Err(Errno::PERM) }
-}
+    /// Becomes the command. Returns only when it cannot. The streams are standard output, standard error and, unless it stays
+    /// `/dev/null`, standard input. Runs in the new process: no step allocates.
+    pub(super) fn carry_out(&self, streams: &[OwnedFd]) -> Result<Infallible, Refusal> {
+        setsid().map_err(refuse("cannot start a session"))?;
+        self.take_streams(streams).map_err(refuse("cannot set up standard streams"))?;
+        for (resource, limit) in &self.limits {
+            setrlimit(*resource, *limit).map_err(refuse("cannot set resource limits"))?;
+        }
+        if let Some(score) = &self.oom_score_adj {
+            // Missing or not writable in some kernels; the memory limit holds without it.
+            let file = openat(CWD, OOM_SCORE, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
+            let _ = file.and_then(|file| rustix::io::write(file, score.as_bytes()));
+        }
+        self.drop_privileges().map_err(refuse("cannot drop privileges"))?;
+        crate::sys::unblock_signals().map_err(from_nix).map_err(refuse("cannot reset signals"))?;
+        self.enter()?;
+        Err(self.exec())
+    }
 
-/// Enters a directory below the workspace, one component at a time, following no link. The type is checked
-/// on the opened descriptor: under gVisor `O_DIRECTORY | O_NOFOLLOW` together follow a link.
-fn enter(workspace: &Path, cwd: &[u8]) -> Result<(), Refusal> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let root = openat(CWD, workspace, flags, Mode::empty()).map_err(refuse("the workspace is missing"))?;
-    let mut directory = root;
-    if !cwd.is_empty() {
-        let path = policy::WorkspacePath::try_new(cwd)
-            .map_err(|_| refuse("the working directory is not a workspace path")(Errno::INVAL))?;
-        for component in path.components() {
-            directory = openat(directory.as_fd(), component, flags | OFlags::NOFOLLOW, Mode::empty())
-                .map_err(|errno| match errno {
-                    Errno::NOENT => refuse("the working directory does not exist")(errno),
-                    Errno::LOOP => refuse("the working directory leads through a symbolic link")(errno),
-                    _ => refuse("the working directory cannot be entered")(errno),
-                })?;
-            let stat = fstat(&directory).map_err(refuse("the working directory cannot be entered"))?;
-            match FileType::from_raw_mode(stat.st_mode) {
+    fn take_streams(&self, streams: &[OwnedFd]) -> Result<(), Errno> {
+        let (stdout, stderr, stdin) = match (streams, self.stdin) {
+            ([stdout, stderr], false) => (stdout, stderr, None),
+            ([stdout, stderr, stdin], true) => (stdout, stderr, Some(stdin)),
+            _ => return Err(Errno::BADF),
+        };
+        rustix::stdio::dup2_stdout(stdout)?;
+        rustix::stdio::dup2_stderr(stderr)?;
+        match stdin {
+            Some(stdin) => rustix::stdio::dup2_stdin(stdin),
+            // One of its own: what it sets on an open file reaches nobody else.
+            None => rustix::stdio::dup2_stdin(openat(
+                CWD,
+                "/dev/null",
+                OFlags::RDWR | OFlags::CLOEXEC,
+                Mode::empty(),
+            )?),
+        }
+    }
+
+    fn drop_privileges(&self) -> Result<(), Errno> {
+        rustix::thread::set_thread_res_gid(self.gid, self.gid, self.gid)?;
+        rustix::thread::set_thread_res_uid(self.uid, self.uid, self.uid)?;
+        // The kernel has just set it to what the host says of such programs, for the shared memory as a whole.
+        set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+        // Leaving uid 0 cleared permitted, effective and ambient, and the shim the inheritable: whatever else a kernel does.
+        let none = CapabilitySet::empty();
+        rustix::thread::set_capabilities(
+            None,
+            CapabilitySets { effective: none, permitted: none, inheritable: none },
+        )
+    }
+
+    /// Enters a directory below the workspace, one component at a time, following no link. The type is checked
+    /// on the opened descriptor: under gVisor `O_DIRECTORY | O_NOFOLLOW` together follow a link.
+    fn enter(&self) -> Result<(), Refusal> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let cannot = "the working directory cannot be entered";
+        let mut directory: Option<OwnedFd> = None;
+        for component in &self.cwd {
+            let above = directory.as_ref().map_or(self.workspace, AsFd::as_fd);
+            let below = openat(above, component, flags, Mode::empty()).map_err(|errno| match errno {
+                Errno::NOENT => refuse("the working directory does not exist")(errno),
+                Errno::LOOP => refuse("the working directory leads through a symbolic link")(errno),
+                _ => refuse(cannot)(errno),
+            })?;
+            match FileType::from_raw_mode(fstat(&below).map_err(refuse(cannot))?.st_mode) {
                 FileType::Directory => {}
                 FileType::Symlink => {
                     return Err(refuse("the working directory leads through a symbolic link")(Errno::LOOP));
                 }
                 _ => return Err(refuse("the working directory is not a directory")(Errno::NOTDIR)),
             }
+            directory = Some(below);
         }
+        fchdir(directory.as_ref().map_or(self.workspace, AsFd::as_fd)).map_err(refuse(cannot))
     }
-    fchdir(&directory).map_err(refuse("the working directory cannot be entered"))
+
+    fn exec(&self) -> Refusal {
+        let try_exec = |program| from_nix(crate::sys::execve(program, &self.argv, &self.env));
+        if let [program] = self.programs.as_slice() {
+            return refusal_of(try_exec(program));
+        }
+        let mut answer = Errno::NOENT;
+        for program in &self.programs {
+            match try_exec(program) {
+                Errno::NOENT | Errno::NOTDIR => {}
+                Errno::ACCESS => answer = Errno::ACCESS,
+                other => return refusal_of(other),
+            }
+        }
+        refusal_of(answer)
+    }
 }
 
-fn exec(command: &StartCommand) -> Result<Infallible, Refusal> {
-    // The protocol lets no NUL through; an impossible one is refused like any bad argument.
-    let strings =
-        |bytes: Vec<u8>| CString::new(bytes).map_err(|_| refuse("an argument holds NUL")(Errno::INVAL));
-    let argv: Vec<CString> = command.argv.iter().cloned().map(strings).collect::<Result<_, _>>()?;
-    let env: Vec<CString> = command
-        .env
-        .iter()
-        .map(|(name, value)| strings([name, b"=".as_slice(), value].concat()))
-        .collect::<Result<_, _>>()?;
-    let program = command.argv.first().map(Vec::as_slice).unwrap_or_default();
+/// The limits to set. Without SYS_RESOURCE a hard one can only fall.
+fn limits(command: &StartCommand, ground: &Ground) -> Vec<(Resource, Rlimit)> {
+    let wanted = [command.rlimits.nofile, command.rlimits.fsize, command.rlimits.nproc];
+    let limits = ground.limits.iter().zip(wanted).filter_map(|((resource, own), value)| {
+        let value = value.map(|value| own.maximum.map_or(value, |hard| hard.min(value)))?;
+        let limit = Rlimit { current: Some(value), maximum: Some(value) };
+        (limit != *own).then_some((*resource, limit))
+    });
+    limits.collect()
+}
+
+fn components(cwd: &[u8]) -> Result<Vec<CString>, Refusal> {
+    if cwd.is_empty() {
+        return Ok(Vec::new());
+    }
+    let path = policy::WorkspacePath::try_new(cwd)
+        .map_err(|_| refuse("the working directory is not a workspace path")(Errno::INVAL))?;
+    path.components().map(|component| string(component.to_vec())).collect()
+}
+
+fn candidates(program: &[u8]) -> Result<Vec<CString>, Refusal> {
     if program.starts_with(b"/") {
-        return Err(refusal_of(try_exec(&strings(program.to_vec())?, &argv, &env)));
+        return Ok(vec![string(program.to_vec())?]);
     }
     if program.contains(&b'/') {
         return Err(refuse("the program must be an absolute path or a bare name")(Errno::INVAL));
     }
-    let mut answer = Errno::NOENT;
-    if !program.is_empty() {
-        for directory in PROGRAM_DIRS {
-            let path = strings([directory.as_bytes(), b"/", program].concat())?;
-            match try_exec(&path, &argv, &env) {
-                Errno::NOENT | Errno::NOTDIR => {}
-                Errno::ACCESS => answer = Errno::ACCESS,
-                other => return Err(refusal_of(other)),
-            }
-        }
-    }
-    Err(refusal_of(answer))
+    let directories = PROGRAM_DIRS.iter().filter(|_| !program.is_empty());
+    directories.map(|directory| string([directory.as_bytes(), b"/", program].concat())).collect()
 }
 
-fn try_exec(path: &CStr, argv: &[CString], env: &[CString]) -> Errno {
-    match nix::unistd::execve(path, argv, env) {
-        Err(errno) => from_nix(errno),
-        Ok(never) => match never {},
-    }
+/// The protocol lets no NUL through; an impossible one is refused like any bad argument.
+fn string(bytes: Vec<u8>) -> Result<CString, Refusal> {
+    CString::new(bytes).map_err(|_| refuse("an argument holds NUL")(Errno::INVAL))
 }
 
 /// The shells' convention: 127 when there is no such program, 126 when it cannot be run.
@@ -203,5 +269,5 @@ fn refusal_of(errno: Errno) -> Refusal {
         Errno::AGAIN => (126, "no process left for the program"),
         _ => (126, "the program cannot be executed"),
     };
-    Refusal { exit_code, errno: errno.raw_os_error(), message: Cow::Borrowed(message) }
+    Refusal { exit_code, errno: errno.raw_os_error(), message }
 }

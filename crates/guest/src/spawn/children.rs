@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, WaitOptions, WaitStatus, wait};
+
+use crate::sys::{Ended, wait_any};
 
 /// Whether children are left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,13 +42,14 @@ impl Children {
     }
 
     /// Reaps every child that has ended.
-    pub(super) fn reap(&self, mut ended: impl FnMut(Pid, WaitStatus)) -> Left {
-        while let Ok(Some(_)) = self.signals.read_signal() {}
+    pub(super) fn reap(&self, mut ended: impl FnMut(Ended)) -> Left {
+        // The kernel keeps one pending signal of a number: one read takes all there is.
+        let _ = self.signals.read_signal();
         loop {
-            match wait(WaitOptions::NOHANG) {
-                Ok(Some((pid, status))) => ended(pid, status),
+            match wait_any() {
+                Ok(Some(child)) => ended(child),
                 Ok(None) => return Left::Some,
-                Err(rustix::io::Errno::INTR) => {}
+                Err(nix::errno::Errno::EINTR) => {}
                 Err(_) => return Left::None,
             }
         }

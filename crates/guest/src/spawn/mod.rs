@@ -4,11 +4,11 @@
 //! host --frames--> spawn (uid 0, non-dumpable, subreaper, one poll loop)
 //!                    +-- shim (uid 0, non-dumpable, subreaper) -- command (own uid, no capability) -- ...
 //!                    +-- shim -- background command -- ...
-//!                    +-- shim -- recruit (waits for the next command)
+//!                    +-- shim                          (waits for the next command)
 //! ```
 //!
-//! Pipes of a command end in spawn itself; the shim only watches processes. All are forked copies of this
-//! binary without a second exec. When the host's end closes, or three heartbeats are missed, or spawn dies,
+//! Pipes of a command end in spawn itself; the shim only watches processes, one command after another. Both are forked copies
+//! of this binary without a second exec. When the host's end closes, or three heartbeats are missed, or spawn dies,
 //! every tree is killed.
 
 mod census;
@@ -18,7 +18,7 @@ mod command;
 mod counters;
 mod deleted;
 mod identity;
-mod recruit;
+mod orders;
 mod server;
 mod shim;
 mod standby;

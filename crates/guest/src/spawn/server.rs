@@ -1,7 +1,7 @@
 //! The event loop of spawn: one thread, one poll, every descriptor non-blocking.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use super::children::{Children, timespec};
 use super::command::{Command, Violation};
 use super::counters::CounterFiles;
 use super::deleted::{Hidden, Question, Scan};
-use super::standby::Standby;
+use super::standby::{self, Standby};
 use super::start;
 use super::tree;
 use super::writer::Writer;
@@ -63,10 +63,10 @@ pub(super) struct Server {
     input: Decoder<ToGuest>,
     writer: Writer,
     commands: BTreeMap<u32, Command>,
-    /// The next command's processes.
+    /// The next command's shim.
     standby: Option<Standby>,
-    /// Make them when there is nothing more urgent. Set by the hello and whenever a start has come to its end, so that the
-    /// forks do not delay it; a pair that dies is not replaced at once, or what kills it could keep spawn busy.
+    /// Make one when there is nothing more urgent. Set by the hello, by a background command, which keeps its shim, and by the
+    /// loss of a command's; one that dies while it waits is not replaced at once, or what kills it could keep spawn busy.
     wants_standby: bool,
     greeted: bool,
     last_stream: u32,
@@ -113,7 +113,7 @@ impl Server {
             }
         };
         // Every descendant is a shim or untrusted.
-        tree::kill(&self.children, &[], |_, _| {});
+        tree::kill(&self.children, &[], |_| {});
         ended
     }
 
@@ -124,9 +124,9 @@ impl Server {
                 Source::HostOutput if flags.contains(PollFlags::ERR) => return Err(Ended::HostGone),
                 Source::HostOutput => {}
                 Source::Children => {
-                    self.children.reap(|_, _| {});
+                    self.children.reap(|_| {});
                 }
-                // The pair has ended; dropping it ends what is left of it.
+                // It has ended.
                 Source::Standby => self.standby = None,
                 Source::Link(stream) => self.read_link(stream),
                 Source::Stdin(stream) => {
@@ -153,11 +153,18 @@ impl Server {
         Ok(())
     }
 
-    /// Makes the next command's processes, while the one just started loads its program.
+    /// Makes the next command's shim, while a background command that was just started loads its program.
     fn stand_by(&mut self) {
         if std::mem::take(&mut self.wants_standby) && self.standby.is_none() {
-            // Without them the next start forks, or says why it cannot.
-            self.standby = self.fork_pair().ok();
+            // Without it the next start forks, or says why it cannot.
+            self.standby = self.fork_shim().ok();
+        }
+    }
+
+    /// Takes the shim of a command back that has left nothing. Without a need for it, it ends with its link.
+    fn take_back(&mut self, shim: Pid, link: Option<OwnedFd>) {
+        if let (None, Some(link)) = (&self.standby, link) {
+            self.standby = Some(Standby::again(shim, link));
         }
     }
 
@@ -266,8 +273,7 @@ impl Server {
                 if let Some(command) = known(&mut self.commands, self.last_stream, stream)?
                     && let Some(link) = &command.link
                 {
-                    // A shim that is already ending does not read it.
-                    let _ = rustix::io::write(link, b"k");
+                    standby::kill(link, &frame);
                 }
             }
             ToGuest::Ping { token } => {
@@ -304,7 +310,7 @@ impl Server {
             let before = self.sample();
             // What a finished command caused is no news to the next one: it goes ahead of `Started`.
             self.tell(before);
-            self.start_with_pair(frame, command, before)
+            self.start_with_shim(frame, command, before)
                 .map_err(|errno| (errno, "no process or descriptor left to start the program"))
         };
         match result {
@@ -323,23 +329,23 @@ impl Server {
         }
     }
 
-    /// By the pair that waits, or by a new one when there is none, or when it dies just now.
-    fn start_with_pair(
+    /// By the shim that waits, or by a new one when there is none, or when it dies just now.
+    fn start_with_shim(
         &mut self,
         frame: &ToGuest,
         command: &StartCommand,
         before: Counters,
     ) -> Result<Command, Errno> {
-        if let Some(standby) = self.standby.take().filter(Standby::is_ready) {
+        if let Some(standby) = self.standby.take() {
             match start::start(standby, frame, command, before) {
                 Err(Errno::PIPE | Errno::CONNRESET) => {}
                 result => return result,
             }
         }
-        start::start(self.fork_pair()?, frame, command, before)
+        start::start(self.fork_shim()?, frame, command, before)
     }
 
-    fn fork_pair(&mut self) -> Result<Standby, Errno> {
+    fn fork_shim(&mut self) -> Result<Standby, Errno> {
         let (others, scans) = (&mut self.commands, &mut self.scans);
         Standby::fork(&self.workspace, || {
             others.clear();
@@ -364,12 +370,13 @@ impl Server {
                 Ok(Some(ToHost::Exited { exited, .. })) => return self.finish(stream, exited),
                 Ok(Some(ToHost::Started { pid, .. })) => {
                     command.started = true;
-                    self.wants_standby = true;
+                    self.wants_standby |= command.background;
                     self.writer.control_later(&ToHost::Started { stream, pid });
                 }
                 Ok(Some(ToHost::StartFailed { exit_code, errno, message, .. })) => {
-                    self.commands.remove(&stream);
-                    self.wants_standby = true;
+                    if let Some(command) = self.commands.remove(&stream) {
+                        self.take_back(command.shim, command.link);
+                    }
                     return self.writer.control(&ToHost::StartFailed { stream, exit_code, errno, message });
                 }
                 Ok(Some(_)) | Err(_) => return self.lose(stream),
@@ -381,7 +388,7 @@ impl Server {
     fn finish(&mut self, stream: u32, mut exited: Exited) {
         let now = self.sample();
         let Some(command) = self.commands.get_mut(&stream) else { return };
-        command.link = None;
+        let (shim, link) = (command.shim, command.link.take());
         command.stdin.end(stream, &mut self.writer);
         exited.stdin_bytes = command.stdin.delivered_bytes();
         exited.oom_kills = now.oom_kills.saturating_sub(command.before.oom_kills);
@@ -391,6 +398,9 @@ impl Server {
         self.writer.control(&ToHost::Exited { stream, exited });
         command.pump(Output::Stdout, &mut self.writer);
         command.pump(Output::Stderr, &mut self.writer);
+        if exited.clean {
+            self.take_back(shim, link);
+        }
     }
 
     /// The shim is gone (killed with the container's memory, say). Its orphans are spawn's children now.
@@ -402,7 +412,8 @@ impl Server {
             .map(|command| command.shim)
             .chain(self.standby.as_ref().map(|standby| standby.shim))
             .collect();
-        let sweep = tree::kill(&self.children, &living, |_, _| {});
+        let sweep = tree::kill(&self.children, &living, |_| {});
+        self.wants_standby = true;
         let exited = Exited {
             status: ExitStatus::Lost,
             cpu_ms: 0,

@@ -1,159 +1,184 @@
-//! The process that watches one command: a subreaper of its own, forked from spawn, running no other code.
+//! The process that watches commands, one at a time: a subreaper of its own, forked from spawn, running no other code.
 //!
-//! It forks the process that becomes the command, tells spawn when it has, waits for the main process, and then proves that
-//! nothing is left: `waitpid(-1)` answering ECHILD. Its link to spawn is a socket: frames go up; any byte, or its end, means
-//! "kill the tree". So when spawn dies in whatever way, every command's tree dies too.
+//! It waits for an order, starts the process that becomes the command, tells spawn when it has, waits for the main process, and
+//! then proves that nothing is left: `waitpid(-1)` answering ECHILD. Only then does it take the next order; with anything left
+//! it ends. Its link to spawn is a socket: orders come down with a command's streams beside them, reports go up, and a kill or
+//! the link's end means "kill the tree". So when spawn dies in whatever way, every command's tree dies too.
 //!
 //! ```text
-//! Starting -> Running -> Grace (leftovers may end by themselves) -> Done
-//!    |           +-- kill or lost link --------------------------> Done
-//!    +-- StartFailed
+//! Waiting -> Starting -> Running -> Grace (leftovers may end by themselves) -> Waiting
+//!    ^          |           +-- kill or lost link -----------------------------> Waiting, or the end
+//!    +----------+-- StartFailed
 //! ```
+//!
+//! The new process shares the shim's memory until its exec ([`run_beside`]): a copy of the memory, however small, is most of
+//! what a start costs where every page fault is dear (gVisor).
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use guest::protocol::encode;
-use guest::protocol::spawn::{ExitStatus, Exited, STRAGGLER_GRACE_MS, ToHost};
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeValLike;
+use guest::protocol::spawn::{ExitStatus, Exited, STRAGGLER_GRACE_MS, StartCommand, ToHost};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
-    DumpableBehavior, Pid, WaitStatus, getpid, set_child_subreaper, set_dumpable_behavior,
+    DumpableBehavior, Pid, WaitOptions, getpid, set_child_subreaper, set_dumpable_behavior, waitpid,
 };
 
-use super::child::{Refusal, from_nix, refuse};
+use super::child::{Ground, Plan, Refusal, from_nix, refuse};
 use super::children::{Children, Left, timespec};
-use super::recruit;
+use super::orders::{Order, Orders};
 use super::tree;
+use crate::sys::{End, Ended, Stack, run_beside};
 
-/// Stream of the frames on a link: whose they are is for spawn to say, a shim is made before its command is known.
-pub(super) const LINK_STREAM: u32 = 1;
-
-/// Runs in the forked process and never returns. Every descriptor but these was closed by the caller.
-pub(super) fn run(workspace: &Path, order: OwnedFd, link: &OwnedFd) -> ! {
-    let stream = LINK_STREAM;
-    match start(workspace, order) {
-        Ok((children, main)) => {
-            send(link, &ToHost::Started { stream, pid: main.as_raw_nonzero().get().unsigned_abs() });
-            let exited = watch(&children, main, link);
-            send(link, &ToHost::Exited { stream, exited });
+/// Runs in the forked process and never returns. Every descriptor but the link was closed by the caller.
+pub(super) fn run(workspace: &Path, link: OwnedFd) -> ! {
+    let mut orders = Orders::new(link);
+    // What stands in its way is the answer to every order.
+    let mut shim = Shim::prepare(workspace);
+    loop {
+        let (stream, command, streams) = match orders.wait() {
+            Ok(Order::Start { stream, command, streams }) => (stream, command, streams),
+            // Of a command that had ended by itself.
+            Ok(Order::Kill { .. }) => continue,
+            Err(_) => crate::sys::exit_now(0),
+        };
+        let ended = match &mut shim {
+            Ok(shim) => shim.run(stream, command, streams, &mut orders),
+            Err(refusal) => Err(*refusal),
+        };
+        match ended {
+            Ok(exited) => {
+                send(orders.link(), &ToHost::Exited { stream, exited });
+                if !exited.clean {
+                    crate::sys::exit_now(0);
+                }
+            }
+            Err(Refusal { exit_code, errno, message }) => {
+                let message = message.to_owned();
+                send(orders.link(), &ToHost::StartFailed { stream, exit_code, errno, message });
+            }
         }
-        Err(refusal) => send(
-            link,
-            &ToHost::StartFailed {
-                stream,
-                exit_code: refusal.exit_code,
-                errno: refusal.errno,
-                message: refusal.message.into_owned(),
-            },
-        ),
     }
-    crate::sys::exit_now(0)
 }
 
-/// Forks the recruit and waits until it runs its program, or says why not. A recruit that dies before its order looks like
-/// one that runs: spawn, which has given none, drops the pair.
-fn start(workspace: &Path, order: OwnedFd) -> Result<(Children, Pid), Refusal> {
-    let system = refuse("no process or descriptor left to start the program");
-    set_child_subreaper(Some(getpid())).map_err(&system)?;
-    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(&system)?;
-    let children = Children::watch().map_err(from_nix).map_err(&system)?;
-    // Closed by a successful exec: end of file is the good answer.
-    let (answer, report) = pipe_with(PipeFlags::CLOEXEC).map_err(&system)?;
-    let shim = getpid();
-    let Some(main) = crate::sys::fork().map_err(from_nix).map_err(&system)? else {
-        drop(answer);
-        let Err(refusal) = recruit::serve(workspace, &order, shim);
-        let mut bytes = Vec::new();
-        bytes.extend_from_slice(&refusal.exit_code.to_le_bytes());
-        bytes.extend_from_slice(&refusal.errno.to_le_bytes());
-        bytes.extend_from_slice(refusal.message.as_bytes());
-        let _ = rustix::io::write(&report, &bytes);
-        crate::sys::exit_now(126);
-    };
-    drop((report, order));
-    let main = Pid::from_raw(main.as_raw()).ok_or_else(|| system(Errno::SRCH))?;
-    let mut bytes = [0; 256];
-    let length = loop {
-        match rustix::io::read(&answer, &mut bytes) {
-            Ok(length) => break length,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(system(errno)),
-        }
-    };
-    match bytes[..length].split_first_chunk::<8>() {
-        None => Ok((children, main)),
-        Some((numbers, message)) => {
-            let [c0, c1, c2, c3, e0, e1, e2, e3] = *numbers;
-            Err(Refusal {
-                exit_code: i32::from_le_bytes([c0, c1, c2, c3]),
-                errno: i32::from_le_bytes([e0, e1, e2, e3]),
-                message: String::from_utf8_lossy(message).into_owned().into(),
-            })
-        }
+/// What a shim has and its commands have not.
+struct Shim {
+    ground: Ground,
+    children: Children,
+    stack: Stack,
+}
+
+impl Shim {
+    fn prepare(workspace: &Path) -> Result<Self, Refusal> {
+        let system = refuse("no process or descriptor left to start the program");
+        set_child_subreaper(Some(getpid())).map_err(&system)?;
+        set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(&system)?;
+        let ground = Ground::prepare(workspace)?;
+        let children = Children::watch().map_err(from_nix).map_err(&system)?;
+        Ok(Self { ground, children, stack: Stack::new() })
+    }
+
+    /// One command, to the end of everything it leaves.
+    fn run(
+        &mut self,
+        stream: u32,
+        command: StartCommand,
+        streams: Vec<OwnedFd>,
+        orders: &mut Orders,
+    ) -> Result<Exited, Refusal> {
+        let main = self.start(command, &streams)?;
+        drop(streams);
+        let pid = main.as_raw_nonzero().get().unsigned_abs();
+        send(orders.link(), &ToHost::Started { stream, pid });
+        Ok(watch(&self.children, main, stream, orders))
+    }
+
+    /// Starts a process and waits until it runs its program, or says why not. One that is killed before looks like one that
+    /// runs.
+    fn start(&mut self, command: StartCommand, streams: &[OwnedFd]) -> Result<Pid, Refusal> {
+        let system = refuse("no process or descriptor left to start the program");
+        let plan = Plan::new(command, &self.ground)?;
+        let refusal = Cell::new(None);
+        let child = || {
+            let Err(why) = plan.carry_out(streams);
+            refusal.set(Some(why));
+        };
+        let main = run_beside(&mut self.stack, &child).map_err(from_nix).map_err(&system)?;
+        let main = Pid::from_raw(main.as_raw()).ok_or_else(|| system(Errno::SRCH))?;
+        let Some(refusal) = refusal.get() else { return Ok(main) };
+        // It is ending, and must not be taken for something that a command left.
+        while waitpid(Some(main), WaitOptions::empty()).is_err_and(|errno| errno == Errno::INTR) {}
+        Err(refusal)
     }
 }
 
 /// Waits for the main process, then for, or after the grace against, everything it left behind.
-fn watch(children: &Children, main: Pid, link: &OwnedFd) -> Exited {
-    let mut status = None;
+fn watch(children: &Children, main: Pid, stream: u32, orders: &mut Orders) -> Exited {
+    let mut ends = Ends { main: main.as_raw_nonzero().get(), ..Ends::default() };
     let mut deadline: Option<Instant> = None;
+    let mut is_readable = false;
     loop {
-        let left = children.reap(|pid, ended| {
-            if pid == main {
-                status = Some(ended);
-            }
-        });
-        if left == Left::None {
-            return exited(status, &HashSet::new(), true);
-        }
-        if status.is_some() && deadline.is_none() {
-            deadline = Some(Instant::now() + Duration::from_millis(STRAGGLER_GRACE_MS));
-        }
         let timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let grace_is_over = timeout.is_some_and(|left| left.is_zero());
-        let mut fds =
-            [PollFd::from_borrowed_fd(children.fd(), PollFlags::IN), PollFd::new(link, PollFlags::IN)];
-        if !grace_is_over {
-            // An interrupted wait looks again.
-            let _ = poll(&mut fds, timeout.map(timespec).as_ref());
-        }
-        if grace_is_over || !fds[1].revents().is_empty() {
-            let mut sweep = tree::kill(children, &[], |pid, ended| {
-                if pid == main {
-                    status = Some(ended);
-                }
-            });
+        if timeout.is_some_and(|left| left.is_zero()) || orders.want_killed(stream, is_readable) {
+            let mut sweep = tree::kill(children, &[], |child| ends.add(&child));
             sweep.killed.remove(&main);
-            return exited(status, &sweep.killed, sweep.clean);
+            return ends.exited(&sweep.killed, sweep.clean);
+        }
+        let mut fds = [
+            PollFd::from_borrowed_fd(children.fd(), PollFlags::IN),
+            PollFd::new(orders.link(), PollFlags::IN),
+        ];
+        // An interrupted wait looks again.
+        let _ = poll(&mut fds, timeout.map(timespec).as_ref());
+        is_readable = !fds[1].revents().is_empty();
+        if children.reap(|child| ends.add(&child)) == Left::None {
+            return ends.exited(&HashSet::new(), true);
+        }
+        if ends.status.is_some() && deadline.is_none() {
+            deadline = Some(Instant::now() + Duration::from_millis(STRAGGLER_GRACE_MS));
         }
     }
 }
 
-/// The report, with the resources of everything waited for. Cgroup deltas and stdin are spawn's to fill in.
-fn exited(status: Option<WaitStatus>, stragglers: &HashSet<Pid>, clean: bool) -> Exited {
-    let status = status.and_then(|status| {
-        status.exit_status().map(ExitStatus::Code).or(status.terminating_signal().map(ExitStatus::Signal))
-    });
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).ok();
-    let cpu_ms = usage.map_or(0, |usage| (usage.user_time() + usage.system_time()).num_milliseconds());
-    let max_rss_kib = usage.map_or(0, |usage| usage.max_rss());
-    Exited {
-        status: status.unwrap_or(ExitStatus::Lost),
-        cpu_ms: u64::try_from(cpu_ms).unwrap_or(0),
-        max_rss_bytes: u64::try_from(max_rss_kib).unwrap_or(0).saturating_mul(1024),
-        stragglers: u32::try_from(stragglers.len()).unwrap_or(u32::MAX),
-        oom_kills: 0,
-        refused_forks: 0,
-        memory_peak_bytes: 0,
-        cgroup_cpu_ms: 0,
-        stdin_bytes: 0,
-        clean: clean && status.is_some(),
+/// The ends of one command's processes. Each one's use holds that of the children it had waited for.
+#[derive(Default)]
+struct Ends {
+    main: i32,
+    status: Option<ExitStatus>,
+    cpu_us: u64,
+    max_rss_bytes: u64,
+}
+
+impl Ends {
+    fn add(&mut self, child: &Ended) {
+        if child.pid == self.main {
+            self.status = Some(match child.end {
+                End::Code(code) => ExitStatus::Code(code),
+                End::Signal(signal) => ExitStatus::Signal(signal),
+            });
+        }
+        self.cpu_us = self.cpu_us.saturating_add(child.cpu_us);
+        self.max_rss_bytes = self.max_rss_bytes.max(child.max_rss_bytes);
+    }
+
+    /// The report. Cgroup deltas and stdin are spawn's to fill in.
+    fn exited(&self, stragglers: &HashSet<Pid>, clean: bool) -> Exited {
+        Exited {
+            status: self.status.unwrap_or(ExitStatus::Lost),
+            cpu_ms: self.cpu_us / 1000,
+            max_rss_bytes: self.max_rss_bytes,
+            stragglers: u32::try_from(stragglers.len()).unwrap_or(u32::MAX),
+            oom_kills: 0,
+            refused_forks: 0,
+            memory_peak_bytes: 0,
+            cgroup_cpu_ms: 0,
+            stdin_bytes: 0,
+            clean: clean && self.status.is_some(),
+        }
     }
 }
 

@@ -1,15 +1,12 @@
-//! The next command's processes, made before there is a command: a shim and, below it, the recruit that will become the
-//! command, so that no fork is on a command's way.
+//! A shim that waits for a command: made before there is one, and taken back when its command has left nothing, so that no fork
+//! is on a command's way.
 //!
 //! ```text
-//! spawn --link---> shim         frames come up; any byte or its end means "kill the tree"
-//!   |               +- recruit  waits for its order: the start frame, and the standard streams beside it
-//!   +----order---------^
+//! spawn <---link---> shim      down: the start frame with the standard streams beside it, kill; up: reports; its end: kill
 //! ```
 //!
-//! Both are ours until the order: uid 0, non-dumpable, without any descriptor of another command. There is at most one such
-//! pair, so a sandbox holds two processes more than what runs in it. When one of them dies the other ends too, and the next
-//! start makes a new pair.
+//! It is ours and stays so: uid 0, non-dumpable, without any descriptor of a command, and what it starts has no way back into
+//! it. At most one waits, so a sandbox holds one process more than what runs in it. When it dies the next start makes a new one.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -18,58 +15,55 @@ use std::path::Path;
 
 use guest::protocol::encode;
 use guest::protocol::spawn::ToGuest;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sendmsg,
-    socketpair,
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, send,
+    sendmsg, socketpair,
 };
 use rustix::process::Pid;
 
 use super::child::from_nix;
 use super::shim;
 
-/// A pair that waits.
+/// A shim that waits.
 pub(super) struct Standby {
     pub(super) shim: Pid,
     link: OwnedFd,
-    order: OwnedFd,
 }
 
 impl Standby {
-    /// Forks a pair. `detach` runs in the forked process first and lets go of everything that is spawn's own.
+    /// Forks a shim. `detach` runs in the forked process first and lets go of everything that is spawn's own.
     ///
     /// # Errors
     /// EMFILE, EAGAIN, ENOMEM: nothing was started.
     pub(super) fn fork(workspace: &Path, detach: impl FnOnce()) -> Result<Self, Errno> {
-        let pair = || socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
-        let (link, shim_link) = pair()?;
-        let (order, recruit_order) = pair()?;
+        let (link, shim_link) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         let Some(shim) = crate::sys::fork().map_err(from_nix)? else {
-            drop((link, order));
+            drop(link);
             detach();
             leave_channel();
-            shim::run(workspace, recruit_order, &shim_link);
+            shim::run(workspace, shim_link);
         };
-        Ok(Self { shim: Pid::from_raw(shim.as_raw()).ok_or(Errno::SRCH)?, link, order })
+        Ok(Self { shim: Pid::from_raw(shim.as_raw()).ok_or(Errno::SRCH)?, link })
     }
 
-    /// Silent until the order: whatever shows there before is the pair's end.
+    /// Takes a shim back whose command has ended and left nothing.
+    pub(super) fn again(shim: Pid, link: OwnedFd) -> Self {
+        Self { shim, link }
+    }
+
+    /// Silent until the order: whatever shows there before is the shim's end.
     pub(super) fn link(&self) -> &OwnedFd {
         &self.link
     }
 
-    /// Both processes are there, as far as can be seen.
-    pub(super) fn is_ready(&self) -> bool {
-        poll(&mut [PollFd::new(&self.link, PollFlags::IN)], Some(&Timespec::default())) == Ok(0)
-    }
-
     /// Gives the order, a start frame, and hands over the link. The streams are standard output, standard error and, unless it
-    /// is to be `/dev/null`, standard input. Waits while the socket is full: the recruit does nothing but read.
+    /// is to be `/dev/null`, standard input. Waits while the socket is full: the shim does nothing but read.
     ///
     /// # Errors
-    /// EPIPE and the like when the recruit is gone: no program was started.
+    /// EPIPE and the like when the shim is gone: no program was started.
     pub(super) fn start(self, frame: &ToGuest, streams: &[OwnedFd]) -> Result<OwnedFd, Errno> {
         let mut bytes = Vec::new();
         encode(frame, &mut bytes);
@@ -81,7 +75,7 @@ impl Standby {
         }
         let mut rest = bytes.as_slice();
         while !rest.is_empty() {
-            match sendmsg(&self.order, &[IoSlice::new(rest)], &mut ancillary, SendFlags::NOSIGNAL) {
+            match sendmsg(&self.link, &[IoSlice::new(rest)], &mut ancillary, SendFlags::NOSIGNAL) {
                 Ok(sent) => {
                     rest = &rest[sent..];
                     ancillary.clear();
@@ -92,6 +86,14 @@ impl Standby {
         }
         Ok(self.link)
     }
+}
+
+/// Tells a shim to kill its command. One that takes nothing more was told before, or stands still: then the container is what
+/// ends it.
+pub(super) fn kill(link: &OwnedFd, kill: &ToGuest) {
+    let mut bytes = Vec::new();
+    encode(kill, &mut bytes);
+    let _ = send(link, &bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
 }
 
 /// The shim must hold neither end of the channel: the host learns of spawn's death by their closing.

@@ -1,4 +1,4 @@
-//! Starting a command: its pipes, and the order to the processes that wait for one.
+//! Starting a command: its pipes, and the order to the shim that waits for one.
 
 use std::os::fd::OwnedFd;
 
@@ -16,7 +16,7 @@ use super::standby::Standby;
 /// Gives `standby` the order to become the command that `frame` holds.
 ///
 /// # Errors
-/// EMFILE, ENOMEM, or EPIPE and the like when the pair is gone: nothing was started.
+/// EMFILE, ENOMEM, or EPIPE and the like when the shim is gone: nothing was started.
 pub(super) fn start(
     standby: Standby,
     frame: &ToGuest,
@@ -38,7 +38,7 @@ pub(super) fn start(
         background: command.background,
         processes_max: command.rlimits.nproc.map(|limit| (command.uid, limit)),
         shim,
-        link: Some(nonblocking(link)?),
+        link: Some(link),
         reports: Decoder::new(),
         started: false,
         stdin: Stdin::new(stdin_ours),

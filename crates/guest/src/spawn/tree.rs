@@ -8,9 +8,10 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitStatus, getpid, kill_process};
+use rustix::process::{Pid, Signal, getpid, kill_process};
 
 use super::children::{Children, Left};
+use crate::sys::Ended;
 
 /// How long the killing may take before the caller gives up.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -34,7 +35,7 @@ pub(super) struct Sweep {
 
 /// Kills every descendant of the calling process and reaps it, except the trees below `spared`.
 /// `ended` sees each child's end.
-pub(super) fn kill(children: &Children, spared: &[Pid], mut ended: impl FnMut(Pid, WaitStatus)) -> Sweep {
+pub(super) fn kill(children: &Children, spared: &[Pid], mut ended: impl FnMut(Ended)) -> Sweep {
     let mut killed = HashSet::new();
     let give_up = Instant::now() + PATIENCE;
     let mut still_rounds = 0;
@@ -42,9 +43,9 @@ pub(super) fn kill(children: &Children, spared: &[Pid], mut ended: impl FnMut(Pi
         let before = killed.len();
         killed.extend(stop_then_kill(spared));
         let mut has_changed = killed.len() > before;
-        let left = children.reap(|pid, status| {
+        let left = children.reap(|child| {
             has_changed = true;
-            ended(pid, status);
+            ended(child);
         });
         if left == Left::None || (!spared.is_empty() && !has_descendants(spared)) {
             return Sweep { killed, clean: true };

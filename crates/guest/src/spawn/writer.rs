@@ -9,7 +9,7 @@ use guest::protocol::{encode, spawn::ToHost};
 use rustix::io::Errno;
 
 /// How long a frame that nothing waits for may wait for another to go with it.
-const DELAY: Duration = Duration::from_millis(5);
+const DELAY: Duration = Duration::from_millis(20);
 
 /// Most bytes put together into one write.
 const BATCH_BYTES: usize = 64 * 1024;

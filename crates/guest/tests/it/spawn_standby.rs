@@ -1,4 +1,4 @@
-//! `guest spawn`: the processes that wait for the next command.
+//! `guest spawn`: the shims, one command after the other.
 
 use std::path::PathBuf;
 
@@ -13,22 +13,21 @@ fn children_of(pid: u32) -> Vec<u32> {
     list.split_ascii_whitespace().map(|pid| pid.parse().unwrap()).filter(|pid| is_alive(*pid)).collect()
 }
 
-/// The only shim and the recruit below it, once both are there and wait.
-fn standby(channel: &Channel) -> [u32; 2] {
-    let mut pair = [0, 0];
-    eventually("a pair that waits", || {
+/// The only shim, once it waits.
+fn standby(channel: &Channel) -> u32 {
+    let mut waiting = 0;
+    eventually("a shim that waits", || {
         let shims = children_of(channel.child.id());
-        let recruits: Vec<_> = shims.iter().flat_map(|shim| children_of(*shim)).collect();
-        let ([shim], [recruit]) = (shims.as_slice(), recruits.as_slice()) else { return false };
-        pair = [*shim, *recruit];
-        is_waiting(*recruit)
+        let [shim] = shims.as_slice() else { return false };
+        waiting = *shim;
+        is_waiting(*shim)
     });
-    pair
+    waiting
 }
 
-/// It has done all it can before its order: no right is left to its successors.
-fn is_waiting(recruit: u32) -> bool {
-    status(recruit, "NoNewPrivs:") == "1" && state(recruit) == Some('S')
+/// It has given up what no command may have, and runs none.
+fn is_waiting(shim: u32) -> bool {
+    status(shim, "NoNewPrivs:") == "1" && state(shim) == Some('S') && children_of(shim).is_empty()
 }
 
 fn state(pid: u32) -> Option<char> {
@@ -52,101 +51,139 @@ fn descriptors(pid: u32) -> Vec<PathBuf> {
     listed.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok()).collect()
 }
 
-#[test]
-fn one_pair_waits_and_becomes_the_next_command() {
-    let mut channel = Channel::open();
-    let mut last = [0, 0];
-    for _ in 0..5 {
-        let [shim, recruit] = standby(&channel);
-        assert_ne!([shim, recruit], last, "a pair serves once");
-        let outcome = channel.run(command(&["true"]));
-        assert_eq!((outcome.code(), outcome.pid), (ExitStatus::Code(0), recruit));
-        last = [shim, recruit];
+/// Of the only command there is.
+fn wait_for_exit(channel: &mut Channel) -> ExitStatus {
+    let (mut status, mut outputs_open) = (None, 2);
+    while status.is_none() || outputs_open > 0 {
+        match channel.receive() {
+            ToHost::Exited { exited, .. } => status = Some(exited.status),
+            ToHost::OutputClosed { .. } => outputs_open -= 1,
+            ToHost::Started { .. } => {}
+            frame => panic!("unexpected {frame:?}"),
+        }
     }
-    eventually("the end of the last pair", || last.iter().all(|pid| !is_alive(*pid)));
+    status.unwrap()
 }
 
 #[test]
-fn whichever_of_the_pair_dies_the_next_command_runs() {
+fn one_shim_serves_one_command_after_the_other() {
     let mut channel = Channel::open();
-    for which in [0, 1] {
-        let pair = standby(&channel);
-        kill(pair[which]);
-        // At once, and again when the end of both was seen.
-        let outcome = channel.run(command(&["true"]));
-        assert!(outcome.start_failed.is_none());
-        eventually("the end of both", || pair.iter().all(|pid| !is_alive(*pid)));
-        let outcome = channel.run(shell("echo alive"));
-        assert_eq!((outcome.code(), outcome.stdout_text()), (ExitStatus::Code(0), "alive\n"));
+    let shim = standby(&channel);
+    for script in ["true", "exit 7", "sleep 600 & sleep 600 & true", "kill -9 $$"] {
+        channel.run(shell(script));
+        assert_eq!(standby(&channel), shim, "{script}");
+    }
+    for refused in [command(&["no-such-program"]), command(&["/dev/null"]), command(&["a/b"])] {
+        assert!(channel.run(refused).start_failed.is_some());
+        assert_eq!(standby(&channel), shim);
+    }
+    let outcome = channel.run(shell("ps -o ppid= -p $$"));
+    assert_eq!(outcome.stdout_text().trim(), shim.to_string());
+}
 
-        let pair = standby(&channel);
-        kill(pair[which]);
-        eventually("the end of both", || pair.iter().all(|pid| !is_alive(*pid)));
-        let outcome = channel.run(shell("echo again"));
-        assert_eq!((outcome.code(), outcome.stdout_text()), (ExitStatus::Code(0), "again\n"));
+#[test]
+fn what_one_command_used_is_not_the_next_ones() {
+    let mut channel = Channel::open();
+    let large = "x = bytearray(64 << 20)\nfor i in range(3000000): pass";
+    assert!(channel.run(command(&["python3", "-c", large])).exited().max_rss_bytes >= 64 << 20);
+    let exited = channel.run(command(&["true"])).exited();
+    assert!(exited.max_rss_bytes < 32 << 20, "{exited:?}");
+    assert!(exited.cpu_ms < 20, "{exited:?}");
+    // What its children used is the shell's to tell.
+    let exited = channel.run(command(&["sh", "-c", &format!("python3 -c '{large}'; true")])).exited();
+    assert!(exited.max_rss_bytes >= 64 << 20 && exited.cpu_ms >= 20, "{exited:?}");
+}
+
+#[test]
+fn a_late_kill_does_not_reach_the_next_command() {
+    let mut channel = Channel::open();
+    for _ in 0..100 {
+        let first = ToGuest::Start { stream: channel.new_stream(), command: command(&["true"]) };
+        let kill = ToGuest::Kill { stream: guest::protocol::Frame::stream(&first) };
+        channel.send(&first);
+        // `Started` waits for company: about when the command ends.
+        assert!(matches!(channel.receive(), ToHost::Started { .. }));
+        channel.send(&kill);
+        let status = wait_for_exit(&mut channel);
+        assert!([ExitStatus::Code(0), ExitStatus::Signal(9)].contains(&status), "{status:?}");
+        assert_eq!(channel.run(command(&["true"])).code(), ExitStatus::Code(0));
     }
 }
 
 #[test]
-fn a_pair_made_beside_a_command_holds_nothing_of_it() {
+fn when_the_shim_that_waits_dies_the_next_command_runs() {
+    let mut channel = Channel::open();
+    let first = standby(&channel);
+    kill(first);
+    // At once, and again when its end was seen.
+    assert!(channel.run(command(&["true"])).start_failed.is_none());
+    eventually("its end", || !is_alive(first));
+    let second = standby(&channel);
+    kill(second);
+    eventually("its end", || !is_alive(second));
+    let outcome = channel.run(shell("echo again"));
+    assert_eq!((outcome.code(), outcome.stdout_text()), (ExitStatus::Code(0), "again\n"));
+    assert!(![first, second].contains(&standby(&channel)));
+}
+
+#[test]
+fn no_shim_holds_anything_of_a_command() {
     let mut channel = Channel::open();
     let mut behind = command(&["cat"]);
     (behind.stdin, behind.background) = (true, true);
     let stream = channel.start(behind);
     let ToHost::Started { pid: cat, .. } = channel.receive() else { panic!("not started") };
     let pipes = descriptors(cat);
-    let mut pair = Vec::new();
-    eventually("the next pair", || {
-        let shims = children_of(channel.child.id());
-        pair = shims.iter().flat_map(|shim| children_of(*shim).into_iter().chain([*shim])).collect();
-        pair.retain(|pid| *pid != cat && !children_of(*pid).contains(&cat));
-        pair.len() == 2 && pair.iter().any(|pid| is_waiting(*pid))
+    let mut shims = Vec::new();
+    eventually("the next shim", || {
+        shims = children_of(channel.child.id());
+        shims.len() == 2 && shims.iter().all(|shim| is_waiting(*shim) || children_of(*shim) == [cat])
     });
-    for pid in pair {
+    for pid in shims {
         let held = descriptors(pid);
         assert!(pipes.iter().all(|pipe| !held.contains(pipe)), "{pipes:?} and {held:?}");
         assert_eq!(std::fs::read(format!("/proc/{pid}/environ")).unwrap(), b"");
         let score = std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap();
         assert_ne!(score.trim(), "1000", "only a command goes first");
+        assert_eq!(status(pid, "CapBnd:"), "0000000000000000");
+        assert!(status(pid, "Uid:").starts_with("0\t0\t"), "it stays ours");
     }
     // Nobody else holds its stdin: the end arrives.
     channel.send(&ToGuest::StdinClose { stream });
-    loop {
-        match channel.receive() {
-            ToHost::Exited { exited, .. } => break assert_eq!(exited.status, ExitStatus::Code(0)),
-            ToHost::OutputClosed { .. } => {}
-            frame => panic!("unexpected {frame:?}"),
-        }
-    }
+    assert_eq!(wait_for_exit(&mut channel), ExitStatus::Code(0));
+    // One that nobody needs ends.
+    standby(&channel);
 }
 
 #[test]
-fn a_waiting_pair_survives_the_loss_of_a_shim_and_ends_with_the_channel() {
+fn a_shim_that_waits_survives_the_loss_of_another_and_ends_with_the_channel() {
     let mut channel = Channel::open();
-    let [lost, _] = standby(&channel);
-    channel.start(shell("sleep 600"));
-    while !matches!(channel.receive(), ToHost::Started { .. }) {}
+    let lost = standby(&channel);
+    let mut behind = shell("sleep 600");
+    behind.background = true;
+    channel.start(behind);
     let mut next = Vec::new();
-    eventually("the next pair", || {
+    eventually("the next shim", || {
         next = children_of(channel.child.id());
         next.retain(|shim| *shim != lost);
-        next.len() == 1 && children_of(next[0]).first().is_some_and(|recruit| is_waiting(*recruit))
+        next.len() == 1 && is_waiting(next[0])
     });
-    let recruit = children_of(next[0])[0];
     kill(lost);
-    while !matches!(channel.receive(), ToHost::Exited { .. }) {}
-    assert_eq!(channel.run(command(&["true"])).pid, recruit, "it was spared");
-    let pair = standby(&channel);
+    assert_eq!(wait_for_exit(&mut channel), ExitStatus::Lost);
+    let outcome = channel.run(shell("ps -o ppid= -p $$"));
+    assert_eq!(outcome.stdout_text().trim(), next[0].to_string(), "it was spared");
+    let waiting = standby(&channel);
     channel.close_stdin();
     assert_eq!(channel.wait_for_end(), Some(0));
-    assert!(pair.iter().all(|pid| !is_alive(*pid)));
+    assert!(!is_alive(waiting));
 }
 
 #[test]
 fn an_order_may_be_as_large_as_a_start_frame() {
     let mut channel = Channel::open();
-    standby(&channel);
     let argument = "x".repeat(100 << 10);
-    let outcome = channel.run(command(&["printf", "%s%s", &argument, &argument]));
-    assert_eq!((outcome.code(), outcome.stdout.len()), (ExitStatus::Code(0), 200 << 10));
+    for _ in 0..3 {
+        let outcome = channel.run(command(&["printf", "%s%s", &argument, &argument]));
+        assert_eq!((outcome.code(), outcome.stdout.len()), (ExitStatus::Code(0), 200 << 10));
+    }
 }

@@ -24,8 +24,14 @@ use crate::ports::{
 };
 use crate::quota::{Allowance, Measured, Used};
 
-/// Every command is the first to go when memory runs out, before anything of ours.
-const COMMAND_OOM_SCORE_ADJ: i32 = 1000;
+/// Every command is the first to go when memory runs out, before anything of ours. In gVisor the score means nothing: there the
+/// sandbox dies whole.
+const fn oom_score_adj(mechanism: Mechanism) -> i32 {
+    match mechanism {
+        Mechanism::Gvisor => 0,
+        _ => 1000,
+    }
+}
 /// How long a background command's tree may take to be gone.
 const TREE_KILL_DEADLINE: Duration = Duration::from_secs(5);
 /// What a killed container's channel still held is read at once; this only bounds a channel that does not end.
@@ -153,7 +159,7 @@ fn start_command(
             // On a shared kernel it would be one budget of the user id across all containers; there the cgroup counts.
             nproc: (config.mechanism == Mechanism::Gvisor).then_some(environment.spec.limits.pids_max),
         },
-        oom_score_adj: COMMAND_OOM_SCORE_ADJ,
+        oom_score_adj: oom_score_adj(config.mechanism),
         stdin,
         background: command.background,
     }

@@ -41,6 +41,9 @@ async fn main() -> Result<ExitCode, Failure> {
     if DISPATCH.iter().any(|name| wanted(name)) {
         measures.extend(programs::dispatch()?);
     }
+    if wanted("P1") {
+        measures.extend(programs::dispatch_in_gvisor()?);
+    }
     if HTTP.iter().any(|name| wanted(name)) {
         measures.extend(http::measure(wanted("P2"), wanted("P3")).await?);
     }

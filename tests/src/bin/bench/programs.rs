@@ -13,6 +13,8 @@ use crate::figures::{Figures, Goal, Measure, Unit};
 const DISPATCH_RUNS: usize = 5;
 /// Commands and environments in each of them.
 const DISPATCH_COUNTS: [&str; 2] = ["100", "3"];
+/// The same for the commands alone.
+const COMMANDS_ALONE: [&str; 3] = ["100", "0", "gvisor"];
 
 /// One row from `dispatch_bench`: name, what, ours, reference, its fields of both, goal.
 type Row = (&'static str, &'static str, &'static str, &'static str, &'static str, Goal);
@@ -45,32 +47,56 @@ const ROWS: [Row; 4] = [
     ),
 ];
 
+const GVISOR_ROW: Row = (
+    "P1",
+    "gvisor: command at the port, p50",
+    "docker exec",
+    "dispatch_us",
+    "docker_exec_us",
+    Goal::FasterBy(15.0),
+);
+
 /// P1, P13, P15. The figure of a run is its median.
 pub(crate) fn dispatch() -> Result<Vec<Measure>, Failure> {
-    eprintln!("bench: P1 P13 P15: warm-up");
-    example("dispatch_bench", &["20", "1"])?;
-    let mut runs = Vec::new();
-    for run in 1..=DISPATCH_RUNS {
-        eprintln!("bench: P1 P13 P15: run {run} of {DISPATCH_RUNS}");
-        runs.push(example("dispatch_bench", &DISPATCH_COUNTS)?);
+    let runs = dispatch_runs("P1 P13 P15", &["20", "1"], &DISPATCH_COUNTS)?;
+    ROWS.into_iter().map(|row| dispatch_measure(row, &runs)).collect()
+}
+
+/// P1 where commands run in a kernel of their own, beside an exec there. None where the engine knows no such runtime.
+pub(crate) fn dispatch_in_gvisor() -> Result<Option<Measure>, Failure> {
+    if !text("docker", &["info", "--format", "{{json .Runtimes}}"])?.contains("\"runsc\"") {
+        eprintln!("bench: P1 gvisor: not measured, the engine knows no runsc");
+        return Ok(None);
     }
+    let runs = dispatch_runs("P1 gvisor", &["20", "0", "gvisor"], &COMMANDS_ALONE)?;
+    dispatch_measure(GVISOR_ROW, &runs).map(Some)
+}
+
+fn dispatch_runs(name: &str, warm_up: &[&str], counts: &[&str]) -> Result<Vec<Value>, Failure> {
+    eprintln!("bench: {name}: warm-up");
+    example("dispatch_bench", warm_up)?;
+    let run = |run| {
+        eprintln!("bench: {name}: run {run} of {DISPATCH_RUNS}");
+        example("dispatch_bench", counts)
+    };
+    (1..=DISPATCH_RUNS).map(run).collect()
+}
+
+fn dispatch_measure(row: Row, runs: &[Value]) -> Result<Measure, Failure> {
+    let (name, what, against, ours, reference, goal) = row;
     let medians = |field: &str| -> Result<Figures, Failure> {
         let of_run = |run: &Value| number(run.get(field), "p50").ok_or(format!("no {field} in {run}"));
         Ok(Figures::of(&runs.iter().map(of_run).collect::<Result<Vec<_>, _>>()?))
     };
-    ROWS.into_iter()
-        .map(|(name, what, against, ours, reference, goal)| {
-            Ok(Measure {
-                name,
-                what: what.to_owned(),
-                against: against.to_owned(),
-                unit: Unit::Microseconds,
-                ours: medians(ours)?,
-                reference: medians(reference)?,
-                goal,
-            })
-        })
-        .collect()
+    Ok(Measure {
+        name,
+        what: what.to_owned(),
+        against: against.to_owned(),
+        unit: Unit::Microseconds,
+        ours: medians(ours)?,
+        reference: medians(reference)?,
+        goal,
+    })
 }
 
 /// P5, P6 and P7, as far as `append_bench` has them. It warms up, alternates and checks by itself.
