@@ -6,9 +6,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use guest::protocol::files::{FilesErrorCode, Quota, Request, Response, Usage};
+use guest::protocol::files::{CREDIT_WINDOW_BYTES, FilesErrorCode, Quota, Request, Response, Usage};
 use guest::protocol::spawn::CounterSource;
-use guest::protocol::{CREDIT_WINDOW_BYTES, Decoder, HEARTBEAT_INTERVAL_MS, Hello, MISSED_HEARTBEATS};
+use guest::protocol::{Decoder, HEARTBEAT_INTERVAL_MS, Hello, MISSED_HEARTBEATS};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -38,6 +38,9 @@ const THREAD_PAUSE: Duration = Duration::from_millis(10);
 
 /// Stack of a request's thread, in bytes: nothing here recurses.
 const STACK_BYTES: usize = 256 * 1024;
+
+/// How much is read from the channel at once, at least.
+const READ_BYTES: usize = 64 * 1024;
 
 /// Most frames written in one go.
 const BATCH_FRAMES: usize = 256;
@@ -108,14 +111,13 @@ impl Server {
         let hello = Hello::guest(std::process::id(), CounterSource::None, openat2);
         self.output.send(&[Response::Hello(hello)]);
         let mut decoder = Decoder::<Request>::new();
-        let mut buffer = vec![0; 64 * 1024];
         loop {
             if !self.wait_for_input() {
                 return Ended::HostGone;
             }
-            match rustix::io::read(rustix::stdio::stdin(), &mut buffer) {
+            match rustix::io::read(rustix::stdio::stdin(), decoder.space(READ_BYTES)) {
                 Ok(0) => return Ended::HostGone,
-                Ok(length) => decoder.feed(&buffer[..length]),
+                Ok(length) => decoder.filled(length),
                 Err(Errno::INTR) => continue,
                 Err(_) => return Ended::HostGone,
             }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use guest::protocol::files::{FilesErrorCode, Request, Response};
-use guest::protocol::{CREDIT_WINDOW_BYTES, Hello};
+use guest::protocol::Hello;
+use guest::protocol::files::{CREDIT_WINDOW_BYTES, FilesErrorCode, GRANT_BYTES, Request, Response};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
 use super::cli::{Cli, words};
@@ -39,6 +39,8 @@ pub(super) struct Exchange {
     channel: Arc<FilesChannel>,
     answers: mpsc::UnboundedReceiver<Response>,
     finished: bool,
+    /// Consumed bytes of the answer that were not granted again yet.
+    consumed_bytes: u32,
     /// Its turn among the environment's requests.
     turn: Option<OwnedSemaphorePermit>,
 }
@@ -81,7 +83,7 @@ impl FilesChannel {
             // Under the lock, so that requests start in the order of their ids.
             self.link.control(&request(id));
         }
-        Exchange { id, channel: Arc::clone(self), answers, finished: false, turn: None }
+        Exchange { id, channel: Arc::clone(self), answers, finished: false, consumed_bytes: 0, turn: None }
     }
 
     /// Why the channel is over, if it is.
@@ -128,17 +130,28 @@ impl Exchange {
         self
     }
 
-    /// Grants consumed bytes of the answer again.
-    pub(super) fn grant(&self, bytes: u32) {
+    /// Bytes of the answer were consumed: they are granted again, in portions.
+    pub(super) fn consumed(&mut self, bytes: u32) {
+        self.consumed_bytes += bytes;
+        if self.consumed_bytes < GRANT_BYTES {
+            return;
+        }
+        let bytes = std::mem::take(&mut self.consumed_bytes);
         if let Some(slot) = self.channel.inbox.table().slots.get_mut(&self.id) {
             slot.credit += bytes;
         }
         self.channel.link.control(&Request::Credit { id: self.id, bytes });
     }
 
-    /// Sends a data frame of the request.
-    pub(super) fn data(&self, frame: &Request) {
-        self.channel.link.data(frame);
+    /// Sends 1 to [`MAX_DATA_BYTES`](guest::protocol::files::MAX_DATA_BYTES) bytes of a write.
+    pub(super) fn write_data(&self, bytes: &[u8]) {
+        let header = Request::write_data_header(self.id, bytes.len());
+        self.channel.link.encoded([header.as_slice(), bytes].concat());
+    }
+
+    /// Ends a write.
+    pub(super) fn write_end(&self) {
+        self.channel.link.data(&Request::WriteEnd { id: self.id });
     }
 }
 

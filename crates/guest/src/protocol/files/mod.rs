@@ -35,6 +35,16 @@ pub use request::Request;
 pub use response::Response;
 pub use values::{Change, ChangeKind, ChangedPath, Entry, EntryKind, FilesErrorCode, Quota, Usage};
 
+/// Largest data carried by one data frame, in bytes.
+pub const MAX_DATA_BYTES: usize = super::MAX_PAYLOAD_BYTES;
+
+/// Initial credit of every request and direction, and the most that may ever be outstanding, in bytes. A grant is several
+/// processes away from whoever waits for it: a file must keep moving meanwhile.
+pub const CREDIT_WINDOW_BYTES: u32 = 1024 * 1024;
+
+/// The consumer of data grants it again in portions of this, in bytes.
+pub const GRANT_BYTES: u32 = CREDIT_WINDOW_BYTES / 4;
+
 /// Most entries one `List` returns; more are reached through the cursor.
 pub const MAX_LIST_ENTRIES: u32 = 10_000;
 
