@@ -84,7 +84,9 @@ pub(crate) fn close_on_exec_from(first: u32) {
 /// Begins to write a part of a file to the disk, without waiting for it. No promise: where a file system cannot, the
 /// flush that the promise rests on does it all.
 pub(crate) fn start_writeback(file: &OwnedFd, offset: u64, bytes: u64) {
-    let (Ok(offset), Ok(bytes)) = (libc::off64_t::try_from(offset), libc::off64_t::try_from(bytes)) else { return };
+    let (Ok(offset), Ok(bytes)) = (libc::off64_t::try_from(offset), libc::off64_t::try_from(bytes)) else {
+        return;
+    };
     // SAFETY: takes numbers alone, and the descriptor is open as long as its owner is borrowed.
     unsafe { libc::sync_file_range(file.as_raw_fd(), offset, bytes, libc::SYNC_FILE_RANGE_WRITE) };
 }

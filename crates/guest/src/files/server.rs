@@ -1,12 +1,15 @@
 //! The files channel: one reader of frames, one thread per request.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use guest::protocol::files::{CREDIT_WINDOW_BYTES, FilesErrorCode, Quota, Request, Response, Usage};
+use guest::protocol::files::{
+    CREDIT_WINDOW_BYTES, FilesErrorCode, Quota, Request, Response, Usage, WIDE_WINDOWS,
+};
 use guest::protocol::spawn::CounterSource;
 use guest::protocol::{Decoder, HEARTBEAT_INTERVAL_MS, Hello, MISSED_HEARTBEATS};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -42,6 +45,9 @@ const STACK_BYTES: usize = 256 * 1024;
 /// How much is read from the channel at once, at least.
 const READ_BYTES: usize = 64 * 1024;
 
+/// Size of the channel's pipes.
+const PIPE_BYTES: usize = 256 * 1024;
+
 /// Most frames written in one go.
 const BATCH_FRAMES: usize = 256;
 
@@ -66,12 +72,29 @@ pub(super) struct Ready {
     pub(super) account: Account,
     nonce: Vec<u8>,
     snapshot: Mutex<Snapshot>,
+    wide_writes: AtomicUsize,
+}
+
+/// A write has the wider window as long as it is held.
+pub(super) struct WideWindow<'a>(&'a AtomicUsize);
+
+impl Drop for WideWindow<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Ready {
     /// The baseline; held during a walk.
     pub(super) fn snapshot(&self) -> MutexGuard<'_, Snapshot> {
         self.snapshot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None` when as many writes as may have the wider window.
+    pub(super) fn wide_window(&self) -> Option<WideWindow<'_>> {
+        let one_more = |held: usize| (held < WIDE_WINDOWS).then_some(held + 1);
+        self.wide_writes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).ok()?;
+        Some(WideWindow(&self.wide_writes))
     }
 }
 
@@ -107,6 +130,8 @@ impl Server {
 
     /// Serves until the host is gone or breaks the protocol.
     pub(super) fn serve(mut self) -> Ended {
+        widen(rustix::stdio::stdin());
+        widen(rustix::stdio::stdout());
         let openat2 = self.service.workspace.has_openat2();
         let hello = Hello::guest(std::process::id(), CounterSource::None, openat2);
         self.output.send(&[Response::Hello(hello)]);
@@ -240,6 +265,11 @@ impl Server {
     }
 }
 
+/// Makes a pipe hold more: whoever is at its other end then works on larger pieces. One that stays as it is works too.
+fn widen(pipe: impl AsFd) {
+    let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
+}
+
 /// What must not wait for slow transfers to end.
 fn is_vital(request: &Request) -> bool {
     matches!(
@@ -360,8 +390,14 @@ impl Service {
             cancellable(conversation, |cancelled| private.clean(cancelled))?;
         }
         let account = Account::new(quota);
-        let ready =
-            self.ready.get_or_init(|| Ready { owner, private, account, nonce, snapshot: Mutex::default() });
+        let ready = self.ready.get_or_init(|| Ready {
+            owner,
+            private,
+            account,
+            nonce,
+            snapshot: Mutex::default(),
+            wide_writes: AtomicUsize::new(0),
+        });
         cancellable(conversation, |cancelled| {
             Ok(self.difference(ready, &mut ready.snapshot(), 0, cancelled)?.usage)
         })

@@ -1,7 +1,7 @@
 //! Writing a file: into the private directory, flushed, handed to the owner, then renamed into place. Nobody
 //! ever sees half of it.
 
-use guest::protocol::files::{FilesErrorCode, GRANT_BYTES, Response};
+use guest::protocol::files::{FilesErrorCode, GRANT_BYTES, Response, WIDE_WINDOW_BYTES};
 use policy::WorkspacePath;
 use rustix::fs::{Mode, fchmod, fstat, fsync};
 use rustix::io::Errno;
@@ -30,6 +30,7 @@ pub(super) fn write(
     let directories = if exists { 0 } else { workspace.missing_parents(&path)? };
     let mut room = ready.account.take(u64::from(!exists) + directories, directories)?;
     let mut unfinished = ready.private.unfinished()?;
+    let mut wide = None;
     let mut size_bytes = 0;
     let mut ungranted_bytes = 0;
     let mut on_its_way_bytes = 0;
@@ -50,6 +51,11 @@ pub(super) fn write(
                 }
                 ungranted_bytes += u32::try_from(bytes.len()).unwrap_or(u32::MAX);
                 if ungranted_bytes >= GRANT_BYTES {
+                    // What is short is not worth it.
+                    if wide.is_none() {
+                        wide = ready.wide_window();
+                        ungranted_bytes += if wide.is_some() { WIDE_WINDOW_BYTES } else { 0 };
+                    }
                     conversation.grant(std::mem::take(&mut ungranted_bytes));
                 }
             }

@@ -5,7 +5,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 
 use guest::protocol::files::{
-    CREDIT_WINDOW_BYTES, EntryKind, FilesErrorCode as Code, MAX_DATA_BYTES, Quota, Request, Response,
+    CREDIT_WINDOW_BYTES, EntryKind, FilesErrorCode as Code, GRANT_BYTES, MAX_DATA_BYTES, Quota, Request,
+    Response, WIDE_WINDOW_BYTES, WIDE_WINDOWS,
 };
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::io::Errno;
@@ -303,6 +304,37 @@ fn a_stalled_read_stops_nobody_else_and_can_be_cancelled() {
     files.send(&Request::Cancel { id });
     let answer = files.finish(id).1;
     assert!(matches!(answer, Response::Error { code: Code::Cancelled, .. }), "{answer:?}");
+}
+
+#[test]
+fn a_few_long_writes_have_the_wider_window_and_pass_it_on() {
+    let mut files = Files::open();
+    let portion = |files: &mut Files, id| {
+        for _ in 0..GRANT_BYTES as usize / MAX_DATA_BYTES {
+            files.send(&Request::WriteData { id, bytes: vec![1; MAX_DATA_BYTES] });
+        }
+        let Response::Credit { id: granted, bytes } = files.receive() else {
+            panic!("a write of half a window")
+        };
+        assert_eq!(granted, id);
+        bytes
+    };
+    let ids: Vec<_> = (0..=WIDE_WINDOWS)
+        .map(|number| {
+            let id = files.next_id();
+            let path = format!("f{number}").into_bytes();
+            files.send(&Request::Write { id, path, max_bytes: u64::MAX, create_only: false });
+            id
+        })
+        .collect();
+    let granted: Vec<_> = ids.iter().map(|id| portion(&mut files, *id)).collect();
+    let mut expected = vec![GRANT_BYTES + WIDE_WINDOW_BYTES; WIDE_WINDOWS];
+    expected.push(GRANT_BYTES);
+    assert_eq!(granted, expected);
+    assert_eq!(portion(&mut files, ids[0]), GRANT_BYTES, "once each");
+    files.send(&Request::Cancel { id: ids[0] });
+    let _ = files.finish(ids[0]);
+    assert_eq!(portion(&mut files, ids[WIDE_WINDOWS]), GRANT_BYTES + WIDE_WINDOW_BYTES);
 }
 
 #[test]

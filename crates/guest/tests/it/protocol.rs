@@ -7,7 +7,8 @@ use guest::protocol::spawn::{
     CounterSource, Counters, ExitStatus, Exited, Output, Rlimits, StartCommand, ToGuest, ToHost,
 };
 use guest::protocol::{
-    Decoder, Frame, HEADER_BYTES, Hello, MAX_DATA_BYTES, MAX_PAYLOAD_BYTES, PROTOCOL_VERSION, ProtocolError, encode,
+    Decoder, Frame, HEADER_BYTES, Hello, MAX_DATA_BYTES, MAX_PAYLOAD_BYTES, PROTOCOL_VERSION, ProtocolError,
+    encode,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;

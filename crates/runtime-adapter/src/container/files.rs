@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use guest::protocol::Hello;
-use guest::protocol::files::{CREDIT_WINDOW_BYTES, FilesErrorCode, GRANT_BYTES, Request, Response};
-use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use guest::protocol::files::{
+    CREDIT_WINDOW_BYTES, FilesErrorCode, GRANT_BYTES, Request, Response, WIDE_WINDOW_BYTES, WIDE_WINDOWS,
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
 use super::cli::{Cli, words};
 use super::cli_error::CliError;
@@ -31,6 +33,7 @@ pub(super) enum FilesFailure {
 pub(super) struct FilesChannel {
     link: Link<Request>,
     inbox: Arc<FilesInbox>,
+    wide_windows: Arc<Semaphore>,
 }
 
 /// One request in flight; dropping it early cancels it.
@@ -43,6 +46,8 @@ pub(super) struct Exchange {
     consumed_bytes: u32,
     /// Its turn among the environment's requests.
     turn: Option<OwnedSemaphorePermit>,
+    /// It has the wider window.
+    wide: Option<OwnedSemaphorePermit>,
 }
 
 impl FilesChannel {
@@ -55,7 +60,8 @@ impl FilesChannel {
         let inbox = Arc::new(FilesInbox::default());
         let link = Link::start(piped, Arc::clone(&inbox)).map_err(|_| CliError::Start)?;
         link.control(&Request::Hello(Hello::host()));
-        let channel = Arc::new(Self { link, inbox });
+        let wide_windows = Arc::new(Semaphore::new(WIDE_WINDOWS));
+        let channel = Arc::new(Self { link, inbox, wide_windows });
         let mut changes = channel.inbox.changes.subscribe();
         let wait = async {
             loop {
@@ -83,7 +89,15 @@ impl FilesChannel {
             // Under the lock, so that requests start in the order of their ids.
             self.link.control(&request(id));
         }
-        Exchange { id, channel: Arc::clone(self), answers, finished: false, consumed_bytes: 0, turn: None }
+        Exchange {
+            id,
+            channel: Arc::clone(self),
+            answers,
+            finished: false,
+            consumed_bytes: 0,
+            turn: None,
+            wide: None,
+        }
     }
 
     /// Why the channel is over, if it is.
@@ -137,6 +151,18 @@ impl Exchange {
             return;
         }
         let bytes = std::mem::take(&mut self.consumed_bytes);
+        self.grant(bytes);
+    }
+
+    /// Lets more of a long answer be under way than the initial credit, unless several have that already.
+    pub(super) fn widen(&mut self) {
+        self.wide = Arc::clone(&self.channel.wide_windows).try_acquire_owned().ok();
+        if self.wide.is_some() {
+            self.grant(WIDE_WINDOW_BYTES);
+        }
+    }
+
+    fn grant(&self, bytes: u32) {
         if let Some(slot) = self.channel.inbox.table().slots.get_mut(&self.id) {
             slot.credit += bytes;
         }

@@ -9,7 +9,8 @@ use events::event::command::InterruptCause;
 use events::time::Timestamp;
 use futures::StreamExt as _;
 use guest::protocol::files::{
-    CREDIT_WINDOW_BYTES, Entry, EntryKind, FilesErrorCode, MAX_DATA_BYTES, MAX_LIST_ENTRIES, Request, Response, Usage,
+    CREDIT_WINDOW_BYTES, Entry, EntryKind, FilesErrorCode, MAX_DATA_BYTES, MAX_LIST_ENTRIES, Request,
+    Response, Usage,
 };
 use policy::WorkspacePath;
 use tokio::time::Instant;
@@ -109,6 +110,9 @@ impl Workspace for ContainerAdapter {
         let opened =
             within(deadline, async { exchange.next().await.map_err(|failure| failed(failure, max_bytes)) });
         let Response::ReadMeta { size_bytes, .. } = opened.await? else { return Err(wrong_answer()) };
+        if size_bytes > u64::from(CREDIT_WINDOW_BYTES) {
+            exchange.widen();
+        }
         let bytes = futures::stream::try_unfold(Some(exchange), move |exchange| async move {
             let Some(mut exchange) = exchange else { return Ok(None) };
             let answer = within(deadline, async {
