@@ -1,7 +1,6 @@
 //! The files channel: one reader of frames, one thread per request.
 
 use std::collections::HashMap;
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -44,9 +43,6 @@ const STACK_BYTES: usize = 256 * 1024;
 
 /// How much is read from the channel at once, at least.
 const READ_BYTES: usize = 64 * 1024;
-
-/// Size of the channel's pipes.
-const PIPE_BYTES: usize = 256 * 1024;
 
 /// Most frames written in one go.
 const BATCH_FRAMES: usize = 256;
@@ -130,8 +126,6 @@ impl Server {
 
     /// Serves until the host is gone or breaks the protocol.
     pub(super) fn serve(mut self) -> Ended {
-        widen(rustix::stdio::stdin());
-        widen(rustix::stdio::stdout());
         let openat2 = self.service.workspace.has_openat2();
         let hello = Hello::guest(std::process::id(), CounterSource::None, openat2);
         self.output.send(&[Response::Hello(hello)]);
@@ -263,11 +257,6 @@ impl Server {
         }
         Ok(())
     }
-}
-
-/// Makes a pipe hold more: whoever is at its other end then works on larger pieces. One that stays as it is works too.
-fn widen(pipe: impl AsFd) {
-    let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
 }
 
 /// What must not wait for slow transfers to end.

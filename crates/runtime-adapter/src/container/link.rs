@@ -3,7 +3,6 @@
 
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -19,9 +18,6 @@ use crate::supervise::{Task, task};
 
 /// How much is read at once, at least.
 const READ_BYTES: usize = 64 * 1024;
-
-/// Size of the pipes to and from the client process.
-const PIPE_BYTES: usize = 256 * 1024;
 
 /// Why a channel is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,10 +75,7 @@ impl<Out: Heartbeat + Send + 'static> Link<Out> {
         In: Frame + Send + 'static,
     {
         let Piped { child, stdin, stdout, stderr } = piped;
-        let stdin = stdin.into_owned_fd()?;
-        widen(&stdin);
-        widen(&stdout);
-        let outgoing = Arc::new(Outgoing::new(stdin)?);
+        let outgoing = Arc::new(Outgoing::new(stdin.into_owned_fd()?)?);
         let pulse = Arc::new(Pulse::default());
         let reader = read_frames(stdout, Arc::clone(&inbox), Arc::clone(&pulse));
         let writer = Arc::clone(&outgoing);
@@ -111,11 +104,6 @@ impl<Out: Heartbeat + Send + 'static> Link<Out> {
     pub(super) fn encoded(&self, frame: Vec<u8>) {
         self.outgoing.encoded(frame);
     }
-}
-
-/// Makes a pipe hold more: whoever is at its other end then works on larger pieces. One that stays as it is works too.
-fn widen(pipe: impl AsFd) {
-    let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
 }
 
 /// When the other side was last heard of, in milliseconds of this channel's life.

@@ -215,3 +215,43 @@ pub(super) fn files(
     arguments.extend([image.to_string(), "init".to_owned()]);
     arguments
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        cpu_millicores: 1000,
+        memory_bytes: 1 << 30,
+        pids_max: 64,
+        workspace_bytes: 1 << 20,
+        inodes_max: 100,
+        wall_clock_seconds: 60,
+    };
+
+    #[test]
+    fn a_volume_is_the_same_whoever_makes_it() {
+        let labels = vec!["leasehold.role=workspace".to_owned(), "leasehold.log=x".to_owned()];
+        let volume = WorkspaceVolume::new("v", labels.clone(), Backing::Tmpfs, &LIMITS);
+        let options = "o=size=2097152,nr_inodes=116,uid=0,gid=0,mode=1777,nosuid,nodev";
+        assert_eq!(
+            volume.create().join(" "),
+            format!(
+                "volume create --label leasehold.role=workspace --label leasehold.log=x \
+                 --opt type=tmpfs --opt device=tmpfs --opt {options} v"
+            )
+        );
+        assert_eq!(
+            volume.mount(),
+            format!(
+                "type=volume,source=v,target=/workspace,volume-nocopy,volume-label=leasehold.role=workspace,\
+                 volume-label=leasehold.log=x,\"volume-opt=type=tmpfs\",\"volume-opt=device=tmpfs\",\
+                 \"volume-opt={options}\""
+            )
+        );
+        let plain = WorkspaceVolume::new("v", labels, Backing::Volume, &LIMITS);
+        assert!(!plain.mount().contains("volume-opt"));
+        let existing = WorkspaceVolume::existing("v").mount();
+        assert_eq!(existing, "type=volume,source=v,target=/workspace,volume-nocopy");
+    }
+}

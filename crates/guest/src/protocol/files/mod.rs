@@ -17,7 +17,7 @@
 //!
 //! Credit: `ReadData` and `Entry` frames are charged with their payload length (data bytes; the entry's encoded
 //! payload), `WriteData` with its bytes. Each direction of a request starts with [`CREDIT_WINDOW_BYTES`]; the receiver may
-//! widen it at once by [`WIDE_WINDOW_BYTES`]. `Change` frames are bounded by the request and need none.
+//! widen it by [`WIDE_WINDOW_BYTES`]. `Change` frames are bounded by the request and need none.
 //!
 //! Walks end in bounded time whatever the files are like: see [`HASH_MAX_BYTES`], [`HASH_MAX_MS`], [`WALK_MAX_MS`],
 //! [`MEASURE_MAX_MS`], [`NAMES_PER_INODE`].
@@ -41,7 +41,7 @@ pub const MAX_DATA_BYTES: usize = super::MAX_PAYLOAD_BYTES;
 /// Initial credit of every request and direction, in bytes.
 pub const CREDIT_WINDOW_BYTES: u32 = 512 * 1024;
 
-/// What the receiver grants at the start of a transfer on top of that, in bytes: a grant passes five processes on its way,
+/// What the receiver grants at the start of a transfer on top of that, in bytes: a grant passes three other processes on its way,
 /// and data must not run out meanwhile. What it holds for others to fetch is bounded by [`WIDE_WINDOWS`].
 pub const WIDE_WINDOW_BYTES: u32 = 7 * CREDIT_WINDOW_BYTES;
 
