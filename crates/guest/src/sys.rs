@@ -1,10 +1,11 @@
 //! The few system calls without a safe wrapper. Everything unsafe of the guest is in this file.
 #![expect(
     unsafe_code,
-    reason = "fork, clone, execve, wait4, signal dispositions, prctl and _exit have no safe wrapper"
+    reason = "fork, clone, execve, wait4, signal dispositions, prctl, _exit and writeback have no safe wrapper"
 )]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::libc;
@@ -196,4 +197,14 @@ pub(crate) fn drop_bounding_set() -> nix::Result<()> {
 pub(crate) fn close_on_exec_from(first: u32) {
     // SAFETY: only sets a flag on descriptors; none is closed here.
     unsafe { libc::close_range(first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as i32) };
+}
+
+/// Begins to write a part of a file to the disk, without waiting for it. No promise: where a file system cannot, the
+/// flush that the promise rests on does it all.
+pub(crate) fn start_writeback(file: &OwnedFd, offset: u64, bytes: u64) {
+    let (Ok(offset), Ok(bytes)) = (libc::off64_t::try_from(offset), libc::off64_t::try_from(bytes)) else {
+        return;
+    };
+    // SAFETY: takes numbers alone, and the descriptor is open as long as its owner is borrowed.
+    unsafe { libc::sync_file_range(file.as_raw_fd(), offset, bytes, libc::SYNC_FILE_RANGE_WRITE) };
 }

@@ -1,7 +1,7 @@
 //! Reading a file and describing a path.
 
-use guest::protocol::MAX_DATA_BYTES;
-use guest::protocol::files::{FilesErrorCode, Response};
+use guest::protocol::HEADER_BYTES;
+use guest::protocol::files::{FilesErrorCode, MAX_DATA_BYTES, Response};
 use rustix::fs::fstat;
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
@@ -48,20 +48,24 @@ pub(super) fn read(
     let planned = available.min(wanted.max_bytes);
     let mut sent_bytes = 0;
     let mut hasher = Sha256::new();
-    let mut buffer = vec![0; MAX_DATA_BYTES];
+    // One frame, made where the file is read to.
+    let mut frame = vec![0; HEADER_BYTES + MAX_DATA_BYTES];
     while sent_bytes < planned {
         let credit = u64::from(conversation.wait_for_credit(1)?);
         let length = credit.min(planned - sent_bytes).min(MAX_DATA_BYTES as u64);
-        let piece = &mut buffer[..usize::try_from(length).unwrap_or(MAX_DATA_BYTES)];
+        let end = HEADER_BYTES + usize::try_from(length).unwrap_or(MAX_DATA_BYTES);
+        let piece = &mut frame[HEADER_BYTES..end];
         let length = match rustix::io::pread(&file, piece, wanted.offset + sent_bytes) {
             Ok(0) => return Err(FilesErrorCode::ChangedDuringRead.into()),
             Ok(length) => length,
             Err(Errno::INTR) => continue,
             Err(errno) => return Err(errno.into()),
         };
-        hasher.update(&buffer[..length]);
         conversation.spend(u32::try_from(length).unwrap_or(u32::MAX));
-        conversation.send(Response::ReadData { id, bytes: buffer[..length].to_vec() });
+        frame[..HEADER_BYTES].copy_from_slice(&Response::read_data_header(id, length));
+        conversation.send_encoded(&frame[..HEADER_BYTES + length]);
+        // While what was sent is on its way.
+        hasher.update(&frame[HEADER_BYTES..HEADER_BYTES + length]);
         sent_bytes += length as u64;
     }
     if Stamp::of(&fstat(&file)?) != Stamp::of(&before) {

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use guest::protocol::files::{FilesErrorCode, Response};
-use guest::protocol::{CREDIT_WINDOW_BYTES, encode};
+use guest::protocol::encode;
+use guest::protocol::files::{CREDIT_WINDOW_BYTES, FilesErrorCode, Response};
 use rustix::io::Errno;
 
 use super::failure::Failure;
@@ -31,8 +31,13 @@ impl Output {
         for frame in frames {
             encode(frame, &mut bytes);
         }
+        self.send_encoded(&bytes);
+    }
+
+    /// Writes whole frames.
+    fn send_encoded(&self, bytes: &[u8]) {
         let _guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut rest = bytes.as_slice();
+        let mut rest = bytes;
         while !rest.is_empty() {
             match rustix::io::write(rustix::stdio::stdout(), rest) {
                 Ok(written) => rest = &rest[written..],
@@ -69,6 +74,11 @@ impl Conversation {
 
     pub(super) fn send_all(&self, frames: &[Response]) {
         self.output.send(frames);
+    }
+
+    /// Sends frames that are encoded already.
+    pub(super) fn send_encoded(&self, frames: &[u8]) {
+        self.output.send_encoded(frames);
     }
 
     /// Returns credit for a write.

@@ -1,14 +1,16 @@
 //! The files channel: one reader of frames, one thread per request.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use guest::protocol::files::{FilesErrorCode, Quota, Request, Response, Usage};
+use guest::protocol::files::{
+    CREDIT_WINDOW_BYTES, FilesErrorCode, Quota, Request, Response, Usage, WIDE_WINDOWS,
+};
 use guest::protocol::spawn::CounterSource;
-use guest::protocol::{CREDIT_WINDOW_BYTES, Decoder, HEARTBEAT_INTERVAL_MS, Hello, MISSED_HEARTBEATS};
+use guest::protocol::{Decoder, HEARTBEAT_INTERVAL_MS, Hello, MISSED_HEARTBEATS};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -39,6 +41,9 @@ const THREAD_PAUSE: Duration = Duration::from_millis(10);
 /// Stack of a request's thread, in bytes: nothing here recurses.
 const STACK_BYTES: usize = 256 * 1024;
 
+/// How much is read from the channel at once, at least.
+const READ_BYTES: usize = 64 * 1024;
+
 /// Most frames written in one go.
 const BATCH_FRAMES: usize = 256;
 
@@ -63,12 +68,29 @@ pub(super) struct Ready {
     pub(super) account: Account,
     nonce: Vec<u8>,
     snapshot: Mutex<Snapshot>,
+    wide_writes: AtomicUsize,
+}
+
+/// A write has the wider window as long as it is held.
+pub(super) struct WideWindow<'a>(&'a AtomicUsize);
+
+impl Drop for WideWindow<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Ready {
     /// The baseline; held during a walk.
     pub(super) fn snapshot(&self) -> MutexGuard<'_, Snapshot> {
         self.snapshot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None` when as many writes as may have the wider window.
+    pub(super) fn wide_window(&self) -> Option<WideWindow<'_>> {
+        let one_more = |held: usize| (held < WIDE_WINDOWS).then_some(held + 1);
+        self.wide_writes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).ok()?;
+        Some(WideWindow(&self.wide_writes))
     }
 }
 
@@ -108,14 +130,13 @@ impl Server {
         let hello = Hello::guest(std::process::id(), CounterSource::None, openat2);
         self.output.send(&[Response::Hello(hello)]);
         let mut decoder = Decoder::<Request>::new();
-        let mut buffer = vec![0; 64 * 1024];
         loop {
             if !self.wait_for_input() {
                 return Ended::HostGone;
             }
-            match rustix::io::read(rustix::stdio::stdin(), &mut buffer) {
+            match rustix::io::read(rustix::stdio::stdin(), decoder.space(READ_BYTES)) {
                 Ok(0) => return Ended::HostGone,
-                Ok(length) => decoder.feed(&buffer[..length]),
+                Ok(length) => decoder.filled(length),
                 Err(Errno::INTR) => continue,
                 Err(_) => return Ended::HostGone,
             }
@@ -358,8 +379,14 @@ impl Service {
             cancellable(conversation, |cancelled| private.clean(cancelled))?;
         }
         let account = Account::new(quota);
-        let ready =
-            self.ready.get_or_init(|| Ready { owner, private, account, nonce, snapshot: Mutex::default() });
+        let ready = self.ready.get_or_init(|| Ready {
+            owner,
+            private,
+            account,
+            nonce,
+            snapshot: Mutex::default(),
+            wide_writes: AtomicUsize::new(0),
+        });
         cancellable(conversation, |cancelled| {
             Ok(self.difference(ready, &mut ready.snapshot(), 0, cancelled)?.usage)
         })

@@ -1,7 +1,7 @@
 //! Writing a file: into the private directory, flushed, handed to the owner, then renamed into place. Nobody
 //! ever sees half of it.
 
-use guest::protocol::files::{FilesErrorCode, Response};
+use guest::protocol::files::{FilesErrorCode, GRANT_BYTES, Response, WIDE_WINDOW_BYTES};
 use policy::WorkspacePath;
 use rustix::fs::{Mode, fchmod, fstat, fsync};
 use rustix::io::Errno;
@@ -11,9 +11,11 @@ use super::failure::Failure;
 use super::reply::{Conversation, Message};
 use super::server::Ready;
 use super::workspace::{Workspace, checked, must_be_regular};
+use crate::sys::start_writeback;
 
-/// Credit is returned in portions of this.
-const GRANT_BYTES: u32 = 64 * 1024;
+/// Writing to the disk begins whenever so much has come: the flush at the end, which the answer waits for, then has little
+/// left to do.
+const WRITEBACK_BYTES: u64 = 8 << 20;
 
 pub(super) fn write(
     workspace: &Workspace,
@@ -28,8 +30,10 @@ pub(super) fn write(
     let directories = if exists { 0 } else { workspace.missing_parents(&path)? };
     let mut room = ready.account.take(u64::from(!exists) + directories, directories)?;
     let mut unfinished = ready.private.unfinished()?;
+    let mut wide = None;
     let mut size_bytes = 0;
     let mut ungranted_bytes = 0;
+    let mut on_its_way_bytes = 0;
     let mut hasher = Sha256::new();
     loop {
         match conversation.next()? {
@@ -41,8 +45,17 @@ pub(super) fn write(
                 room.grow_to(size_bytes)?;
                 hasher.update(&bytes);
                 write_all(&unfinished.file, &bytes)?;
+                if size_bytes - on_its_way_bytes >= WRITEBACK_BYTES {
+                    start_writeback(&unfinished.file, on_its_way_bytes, size_bytes - on_its_way_bytes);
+                    on_its_way_bytes = size_bytes;
+                }
                 ungranted_bytes += u32::try_from(bytes.len()).unwrap_or(u32::MAX);
                 if ungranted_bytes >= GRANT_BYTES {
+                    // What is short is not worth it.
+                    if wide.is_none() {
+                        wide = ready.wide_window();
+                        ungranted_bytes += if wide.is_some() { WIDE_WINDOW_BYTES } else { 0 };
+                    }
                     conversation.grant(std::mem::take(&mut ungranted_bytes));
                 }
             }

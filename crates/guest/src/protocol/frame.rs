@@ -1,6 +1,7 @@
 //! Framing: header, limits, the incremental decoder.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use super::codec::Put;
 
@@ -60,21 +61,26 @@ pub trait Frame: Sized {
 /// assert it, and the receiver refuses what is over it.
 pub fn encode<F: Frame>(frame: &F, out: &mut Vec<u8>) {
     let start = out.len();
-    out.put_u32(0);
-    out.put_u8(frame.kind());
-    out.put_u32(frame.stream());
+    out.put_raw(&[0; HEADER_BYTES]);
     frame.put_payload(out);
     let len = out.len() - start - HEADER_BYTES;
     debug_assert!(F::max_payload_bytes(frame.kind()).is_some_and(|max| len <= max));
-    let len = u32::try_from(len).unwrap_or(u32::MAX);
-    out[start..start + 4].copy_from_slice(&len.to_le_bytes());
+    out[start..start + HEADER_BYTES].copy_from_slice(&header(frame.kind(), frame.stream(), len));
+}
+
+/// What precedes a payload of `len` bytes.
+pub(super) fn header(kind: u8, stream: u32, len: usize) -> [u8; HEADER_BYTES] {
+    let [l0, l1, l2, l3] = u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes();
+    let [s0, s1, s2, s3] = stream.to_le_bytes();
+    [l0, l1, l2, l3, kind, s0, s1, s2, s3]
 }
 
 /// Turns bytes, fed in pieces of any size, into frames. The first error is final.
 #[derive(Debug)]
 pub struct Decoder<F> {
     buffer: Vec<u8>,
-    consumed: usize,
+    /// What of `buffer` is input that was not taken yet.
+    held: Range<usize>,
     failed: Option<ProtocolError>,
     frames: PhantomData<fn() -> F>,
 }
@@ -89,17 +95,36 @@ impl<F: Frame> Decoder<F> {
     /// A decoder at the start of a channel.
     #[must_use]
     pub fn new() -> Self {
-        Self { buffer: Vec::new(), consumed: 0, failed: None, frames: PhantomData }
+        Self { buffer: Vec::new(), held: 0..0, failed: None, frames: PhantomData }
     }
 
     /// Takes more input. Call [`Decoder::next_frame`] until it gives `None` before feeding more, so that no more than
     /// one frame and one piece of input are ever held.
     pub fn feed(&mut self, bytes: &[u8]) {
-        if self.consumed > 0 {
-            self.buffer.drain(..self.consumed);
-            self.consumed = 0;
+        self.space(bytes.len())[..bytes.len()].copy_from_slice(bytes);
+        self.filled(bytes.len());
+    }
+
+    /// Room of at least `min_bytes` to read input into, instead of [`Decoder::feed`]; [`Decoder::filled`] then says how
+    /// much came.
+    pub fn space(&mut self, min_bytes: usize) -> &mut [u8] {
+        if self.buffer.len() - self.held.end < min_bytes {
+            let needed = self.held.len() + min_bytes;
+            if self.buffer.len() < needed {
+                let mut larger = vec![0; needed.next_power_of_two()];
+                larger[..self.held.len()].copy_from_slice(&self.buffer[self.held.clone()]);
+                self.buffer = larger;
+            } else {
+                self.buffer.copy_within(self.held.clone(), 0);
+            }
+            self.held = 0..self.held.len();
         }
-        self.buffer.extend_from_slice(bytes);
+        &mut self.buffer[self.held.end..]
+    }
+
+    /// So many bytes of the room that [`Decoder::space`] gave are input.
+    pub fn filled(&mut self, count: usize) {
+        self.held.end = (self.held.end + count).min(self.buffer.len());
     }
 
     /// The next whole frame, or `None` when more input is needed.
@@ -118,11 +143,11 @@ impl<F: Frame> Decoder<F> {
     /// # Errors
     /// [`ProtocolError::Truncated`] when the input ended inside a frame.
     pub fn finish(&self) -> Result<(), ProtocolError> {
-        if self.consumed == self.buffer.len() { Ok(()) } else { Err(ProtocolError::Truncated) }
+        if self.held.is_empty() { Ok(()) } else { Err(ProtocolError::Truncated) }
     }
 
     fn parse(&mut self) -> Result<Option<F>, ProtocolError> {
-        let input = &self.buffer[self.consumed..];
+        let input = &self.buffer[self.held.clone()];
         let Some((header, rest)) = input.split_first_chunk::<HEADER_BYTES>() else { return Ok(None) };
         let [l0, l1, l2, l3, kind, s0, s1, s2, s3] = *header;
         let max = F::max_payload_bytes(kind).ok_or(ProtocolError::UnknownKind { kind })?;
@@ -132,7 +157,10 @@ impl<F: Frame> Decoder<F> {
         }
         let Some(payload) = rest.get(..len) else { return Ok(None) };
         let frame = F::from_parts(kind, u32::from_le_bytes([s0, s1, s2, s3]), payload)?;
-        self.consumed += HEADER_BYTES + len;
+        self.held.start += HEADER_BYTES + len;
+        if self.held.is_empty() {
+            self.held = 0..0;
+        }
         Ok(Some(frame))
     }
 }

@@ -14,8 +14,8 @@
 //! - Stream id 0 is the connection; every command or request has its own id, chosen by the host, strictly
 //!   increasing. Frames for an id that already ended are ignored by the guest (they crossed the end on the
 //!   wire); an id never started, an unknown kind, an oversize or malformed payload ends the channel.
-//! - Data flows under credit: each stream and direction starts with [`CREDIT_WINDOW_BYTES`] and the receiver
-//!   grants more as it consumes. Sending without credit is a violation.
+//! - Data flows under credit: each stream and direction starts with a window ([`CREDIT_WINDOW_BYTES`]; on the files
+//!   channel [`files::CREDIT_WINDOW_BYTES`]) and the receiver grants more as it consumes. Sending without credit is a violation.
 //! - End of input on the guest's stdin means the host is gone: every untrusted process dies, the guest exits.
 
 mod codec;
@@ -28,15 +28,15 @@ pub use frame::{Decoder, Frame, HEADER_BYTES, ProtocolError, encode};
 pub use hello::Hello;
 
 /// The version both sides must speak; raised on any change of meaning or layout.
-pub const PROTOCOL_VERSION: u16 = 2;
+pub const PROTOCOL_VERSION: u16 = 3;
 
 /// Largest payload of a frame, except a command's start (see [`spawn::MAX_START_BYTES`]), in bytes.
 pub const MAX_PAYLOAD_BYTES: usize = 64 * 1024;
 
-/// Largest data carried by one data frame, in bytes.
+/// Largest data carried by one data frame of the spawn channel, in bytes.
 pub const MAX_DATA_BYTES: usize = 32 * 1024;
 
-/// Initial credit of every stream and direction, and the most that may ever be outstanding, in bytes.
+/// Initial credit of every stream and direction of the spawn channel, and the most that may ever be outstanding, in bytes.
 pub const CREDIT_WINDOW_BYTES: u32 = 256 * 1024;
 
 /// How often the host sends `Ping` on each channel, in milliseconds.

@@ -4,14 +4,19 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 
-use guest::protocol::files::{EntryKind, FilesErrorCode as Code, Quota, Request, Response};
-use guest::protocol::{CREDIT_WINDOW_BYTES, MAX_DATA_BYTES};
+use guest::protocol::files::{
+    CREDIT_WINDOW_BYTES, EntryKind, FilesErrorCode as Code, GRANT_BYTES, MAX_DATA_BYTES, Quota, Request,
+    Response, WIDE_WINDOW_BYTES, WIDE_WINDOWS,
+};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
 use crate::files_host::{Files, NONCE, OWNER};
 use crate::wire::{eventually, pattern};
+
+/// What a reader is sent without a word from it.
+const WINDOW: usize = CREDIT_WINDOW_BYTES as usize;
 
 fn sha256(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
@@ -261,7 +266,7 @@ fn the_longest_path_works() {
 #[test]
 fn a_file_that_changes_while_it_is_read_is_said() {
     let mut files = Files::open();
-    let content = pattern(1 << 20);
+    let content = pattern(2 * WINDOW);
     std::fs::write(files.at("f"), &content).unwrap();
     let id = files.next_id();
     let request =
@@ -269,13 +274,13 @@ fn a_file_that_changes_while_it_is_read_is_said() {
     files.send(&request);
     // Without credit it stops at the window: the file is open and half read.
     let mut received = 0;
-    while received < 256 * 1024 {
+    while received < WINDOW {
         if let Response::ReadData { bytes, .. } = files.receive() {
             received += bytes.len();
         }
     }
     std::fs::write(files.at("f"), &content[..content.len() - 1]).unwrap();
-    files.send(&Request::Credit { id, bytes: 256 * 1024 });
+    files.send(&Request::Credit { id, bytes: CREDIT_WINDOW_BYTES });
     let answer = files.finish(id).1;
     assert!(matches!(answer, Response::Error { code: Code::ChangedDuringRead, .. }), "{answer:?}");
 }
@@ -283,18 +288,18 @@ fn a_file_that_changes_while_it_is_read_is_said() {
 #[test]
 fn a_stalled_read_stops_nobody_else_and_can_be_cancelled() {
     let mut files = Files::open();
-    files.write("f", &pattern(1 << 20)).unwrap();
+    files.write("f", &pattern(2 * WINDOW)).unwrap();
     let id = files.next_id();
     let request =
         Request::Read { id, path: b"f".to_vec(), offset: 0, max_bytes: u64::MAX, allow_partial: false };
     files.send(&request);
     let mut received = 0;
-    while received < 256 * 1024 {
+    while received < WINDOW {
         if let Response::ReadData { bytes, .. } = files.receive() {
             received += bytes.len();
         }
     }
-    assert_eq!(files.stat(b"f").unwrap().size_bytes, 1 << 20);
+    assert_eq!(files.stat(b"f").unwrap().size_bytes, 2 * WINDOW as u64);
     assert_eq!(files.diff().total_changes, 0);
     files.send(&Request::Cancel { id });
     let answer = files.finish(id).1;
@@ -302,9 +307,40 @@ fn a_stalled_read_stops_nobody_else_and_can_be_cancelled() {
 }
 
 #[test]
+fn a_few_long_writes_have_the_wider_window_and_pass_it_on() {
+    let mut files = Files::open();
+    let portion = |files: &mut Files, id| {
+        for _ in 0..GRANT_BYTES as usize / MAX_DATA_BYTES {
+            files.send(&Request::WriteData { id, bytes: vec![1; MAX_DATA_BYTES] });
+        }
+        let Response::Credit { id: granted, bytes } = files.receive() else {
+            panic!("a write of half a window")
+        };
+        assert_eq!(granted, id);
+        bytes
+    };
+    let ids: Vec<_> = (0..=WIDE_WINDOWS)
+        .map(|number| {
+            let id = files.next_id();
+            let path = format!("f{number}").into_bytes();
+            files.send(&Request::Write { id, path, max_bytes: u64::MAX, create_only: false });
+            id
+        })
+        .collect();
+    let granted: Vec<_> = ids.iter().map(|id| portion(&mut files, *id)).collect();
+    let mut expected = vec![GRANT_BYTES + WIDE_WINDOW_BYTES; WIDE_WINDOWS];
+    expected.push(GRANT_BYTES);
+    assert_eq!(granted, expected);
+    assert_eq!(portion(&mut files, ids[0]), GRANT_BYTES, "once each");
+    files.send(&Request::Cancel { id: ids[0] });
+    let _ = files.finish(ids[0]);
+    assert_eq!(portion(&mut files, ids[WIDE_WINDOWS]), GRANT_BYTES + WIDE_WINDOW_BYTES);
+}
+
+#[test]
 fn stalled_downloads_refuse_no_diff_and_no_takeover() {
     let mut files = Files::open();
-    files.write("f", &pattern(1 << 20)).unwrap();
+    files.write("f", &pattern(2 * WINDOW)).unwrap();
     let mut ids = Vec::new();
     for _ in 0..64 {
         let id = files.next_id();
@@ -314,7 +350,7 @@ fn stalled_downloads_refuse_no_diff_and_no_takeover() {
     }
     // Each stalls when its window is used up, or is refused.
     let (mut refused, mut received) = (Vec::new(), 0);
-    while refused.len() < 16 || received < 48 * CREDIT_WINDOW_BYTES as usize {
+    while refused.len() < 16 || received < 48 * WINDOW {
         match files.receive() {
             Response::ReadData { bytes, .. } => received += bytes.len(),
             Response::ReadMeta { .. } => {}
@@ -337,7 +373,7 @@ fn stalled_downloads_refuse_no_diff_and_no_takeover() {
         let answer = files.finish(*id).1;
         assert!(matches!(answer, Response::Error { code: Code::Cancelled, .. }), "{answer:?}");
     }
-    assert_eq!(files.stat(b"f").unwrap().size_bytes, 1 << 20);
+    assert_eq!(files.stat(b"f").unwrap().size_bytes, 2 * WINDOW as u64);
 }
 
 #[test]

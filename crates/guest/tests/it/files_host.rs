@@ -3,8 +3,10 @@
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 
-use guest::protocol::files::{Change, Entry, FilesErrorCode, Quota, Request, Response, Usage};
-use guest::protocol::{CREDIT_WINDOW_BYTES, Hello, MAX_DATA_BYTES};
+use guest::protocol::Hello;
+use guest::protocol::files::{
+    CREDIT_WINDOW_BYTES, Change, Entry, FilesErrorCode, MAX_DATA_BYTES, Quota, Request, Response, Usage,
+};
 
 use crate::wire::Wire;
 

@@ -7,7 +7,8 @@ use guest::protocol::spawn::{
     CounterSource, Counters, ExitStatus, Exited, Output, Rlimits, StartCommand, ToGuest, ToHost,
 };
 use guest::protocol::{
-    Decoder, Frame, HEADER_BYTES, Hello, MAX_DATA_BYTES, PROTOCOL_VERSION, ProtocolError, encode,
+    Decoder, Frame, HEADER_BYTES, Hello, MAX_DATA_BYTES, MAX_PAYLOAD_BYTES, PROTOCOL_VERSION, ProtocolError,
+    encode,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -385,6 +386,7 @@ fn limits_are_checked_from_the_header_alone() {
     let oversize = |len: u32, kind, max| ProtocolError::Oversize { kind, len: len as usize, max };
     assert_eq!(first_error::<ToGuest>(&header(len + 1, 3, 1)), oversize(len + 1, 3, max));
     assert_eq!(first_error::<ToHost>(&header(len + 2, 4, 1)), oversize(len + 2, 4, max + 1));
+    let max = MAX_PAYLOAD_BYTES;
     assert_eq!(first_error::<Request>(&header(u32::MAX, 9, 1)), oversize(u32::MAX, 9, max));
     assert_eq!(first_error::<Response>(&header(u32::MAX, 9, 1)), oversize(u32::MAX, 9, max));
     for kind in [0, 10, 255] {

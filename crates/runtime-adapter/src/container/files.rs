@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use guest::protocol::files::{FilesErrorCode, Request, Response};
-use guest::protocol::{CREDIT_WINDOW_BYTES, Hello};
-use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use guest::protocol::Hello;
+use guest::protocol::files::{
+    CREDIT_WINDOW_BYTES, FilesErrorCode, GRANT_BYTES, Request, Response, WIDE_WINDOW_BYTES, WIDE_WINDOWS,
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
 use super::cli::{Cli, words};
 use super::cli_error::CliError;
@@ -31,6 +33,7 @@ pub(super) enum FilesFailure {
 pub(super) struct FilesChannel {
     link: Link<Request>,
     inbox: Arc<FilesInbox>,
+    wide_windows: Arc<Semaphore>,
 }
 
 /// One request in flight; dropping it early cancels it.
@@ -39,8 +42,12 @@ pub(super) struct Exchange {
     channel: Arc<FilesChannel>,
     answers: mpsc::UnboundedReceiver<Response>,
     finished: bool,
+    /// Consumed bytes of the answer that were not granted again yet.
+    consumed_bytes: u32,
     /// Its turn among the environment's requests.
     turn: Option<OwnedSemaphorePermit>,
+    /// It has the wider window.
+    wide: Option<OwnedSemaphorePermit>,
 }
 
 impl FilesChannel {
@@ -53,7 +60,8 @@ impl FilesChannel {
         let inbox = Arc::new(FilesInbox::default());
         let link = Link::start(piped, Arc::clone(&inbox)).map_err(|_| CliError::Start)?;
         link.control(&Request::Hello(Hello::host()));
-        let channel = Arc::new(Self { link, inbox });
+        let wide_windows = Arc::new(Semaphore::new(WIDE_WINDOWS));
+        let channel = Arc::new(Self { link, inbox, wide_windows });
         let mut changes = channel.inbox.changes.subscribe();
         let wait = async {
             loop {
@@ -81,7 +89,15 @@ impl FilesChannel {
             // Under the lock, so that requests start in the order of their ids.
             self.link.control(&request(id));
         }
-        Exchange { id, channel: Arc::clone(self), answers, finished: false, turn: None }
+        Exchange {
+            id,
+            channel: Arc::clone(self),
+            answers,
+            finished: false,
+            consumed_bytes: 0,
+            turn: None,
+            wide: None,
+        }
     }
 
     /// Why the channel is over, if it is.
@@ -128,17 +144,40 @@ impl Exchange {
         self
     }
 
-    /// Grants consumed bytes of the answer again.
-    pub(super) fn grant(&self, bytes: u32) {
+    /// Bytes of the answer were consumed: they are granted again, in portions.
+    pub(super) fn consumed(&mut self, bytes: u32) {
+        self.consumed_bytes += bytes;
+        if self.consumed_bytes < GRANT_BYTES {
+            return;
+        }
+        let bytes = std::mem::take(&mut self.consumed_bytes);
+        self.grant(bytes);
+    }
+
+    /// Lets more of a long answer be under way than the initial credit, unless several have that already.
+    pub(super) fn widen(&mut self) {
+        self.wide = Arc::clone(&self.channel.wide_windows).try_acquire_owned().ok();
+        if self.wide.is_some() {
+            self.grant(WIDE_WINDOW_BYTES);
+        }
+    }
+
+    fn grant(&self, bytes: u32) {
         if let Some(slot) = self.channel.inbox.table().slots.get_mut(&self.id) {
             slot.credit += bytes;
         }
         self.channel.link.control(&Request::Credit { id: self.id, bytes });
     }
 
-    /// Sends a data frame of the request.
-    pub(super) fn data(&self, frame: &Request) {
-        self.channel.link.data(frame);
+    /// Sends 1 to [`MAX_DATA_BYTES`](guest::protocol::files::MAX_DATA_BYTES) bytes of a write.
+    pub(super) fn write_data(&self, bytes: &[u8]) {
+        let header = Request::write_data_header(self.id, bytes.len());
+        self.channel.link.encoded([header.as_slice(), bytes].concat());
+    }
+
+    /// Ends a write.
+    pub(super) fn write_end(&self) {
+        self.channel.link.data(&Request::WriteEnd { id: self.id });
     }
 }
 

@@ -42,8 +42,8 @@ impl Role {
     }
 }
 
-/// All labels of one object, as arguments of the client.
-pub(super) fn arguments(
+/// All labels of one object, as `name=value`.
+pub(super) fn all(
     config: &ContainerConfig,
     environment_id: EnvironmentId,
     role: Role,
@@ -61,8 +61,13 @@ pub(super) fn arguments(
         (HARD_DEADLINE, hard_deadline.to_string()),
     ]
     .into_iter()
-    .flat_map(|(name, value)| ["--label".to_owned(), format!("{name}={value}")])
+    .map(|(name, value)| format!("{name}={value}"))
     .collect()
+}
+
+/// Labels as arguments of the client.
+pub(super) fn arguments(labels: Vec<String>) -> Vec<String> {
+    labels.into_iter().flat_map(|label| ["--label".to_owned(), label]).collect()
 }
 
 /// The labels of a container that belongs to no environment and is removed by its maker, as arguments: what a crash leaves of

@@ -1,7 +1,7 @@
 //! Making, taking over and removing environments.
 //!
-//! Order of making: volume, then both containers beside each other, then both channels, then the nonce as the sandbox sees
-//! it. A failure at any step removes what was made; what cannot be removed is found by its labels later.
+//! Making: the volume and both containers beside each other (each says what the volume is like, so it does not matter which
+//! call the engine takes first), then each container's channel, then the nonce as the sandbox sees it. A failure at any step removes what was made; what cannot be removed is found by its labels later.
 
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use events::ids::EnvironmentId;
 use super::cli_error::CliError;
 use super::environment::Environment;
 use super::labels::{self, Role};
+use super::profile::WorkspaceVolume;
 use super::{Inner, profile};
 use crate::naming;
 use crate::ports::{EnvironmentHandle, EnvironmentSpec, PortError};
@@ -80,16 +81,15 @@ impl Inner {
         let (spec, crash_points) = (&environment.spec, &self.config.crash_points);
         let labels = |role| {
             let (created, deadline) = (environment.handle.created_at, spec.expires_at);
-            labels::arguments(&self.config, spec.environment_id, role, created, deadline)
+            labels::all(&self.config, spec.environment_id, role, created, deadline)
         };
-        let volume = &environment.volume_name;
-        let mut arguments = vec!["volume".to_owned(), "create".to_owned()];
-        arguments.extend(labels(Role::Workspace));
-        arguments.extend(profile::volume(self.config.backing, &spec.limits));
-        arguments.push(volume.clone());
-        self.engine.cli.run(arguments).await.map_err(CliError::to_port)?;
-        crash_points.reach("after_volume");
-
+        let (name, backing) = (&environment.volume_name, self.config.backing);
+        let volume = &WorkspaceVolume::new(name, labels(Role::Workspace), backing, &spec.limits);
+        let make_volume = async {
+            self.engine.cli.run(volume.create()).await.map_err(CliError::to_port)?;
+            crash_points.reach("after_volume");
+            Ok(())
+        };
         let files = async {
             let name = &environment.files_name;
             let labels = labels(Role::Files);
@@ -110,7 +110,7 @@ impl Inner {
             crash_points.reach("after_sandbox");
             environment.open_sandbox().await
         };
-        let (files, sandbox) = tokio::try_join!(files, sandbox)?;
+        let ((), files, sandbox) = tokio::try_join!(make_volume, files, sandbox)?;
         environment.check_sandbox_nonce(&sandbox).await?;
         crash_points.reach("after_spawn");
         *environment.files.lock().await = Some(files);
@@ -187,12 +187,13 @@ impl Inner {
             return removed;
         };
         let now = (self.clock)();
-        let labels = labels::arguments(&self.config, id, Role::Files, now, now);
+        let labels = labels::all(&self.config, id, Role::Files, now, now);
         let container = naming::files_container(id);
         // An earlier try may still be at it.
         self.engine.remove_container(&container).await?;
         let (image, memory_bytes) = (&self.files_image, self.config.files_memory_bytes);
-        let files = profile::files(&self.private, memory_bytes, image, &container, name, labels);
+        let volume = WorkspaceVolume::existing(name);
+        let files = profile::files(&self.private, memory_bytes, image, &container, &volume, labels);
         self.engine.cli.run(profile::emptying(files)).await?;
         self.engine.remove_volume(name).await
     }

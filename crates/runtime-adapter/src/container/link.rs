@@ -16,7 +16,7 @@ use super::cli::Piped;
 use super::outgoing::Outgoing;
 use crate::supervise::{Task, task};
 
-/// Size of one read.
+/// How much is read at once, at least.
 const READ_BYTES: usize = 64 * 1024;
 
 /// Why a channel is over.
@@ -99,6 +99,11 @@ impl<Out: Heartbeat + Send + 'static> Link<Out> {
     pub(super) fn data(&self, frame: &Out) {
         self.outgoing.data(frame);
     }
+
+    /// The same with a frame that is encoded already.
+    pub(super) fn encoded(&self, frame: Vec<u8>) {
+        self.outgoing.encoded(frame);
+    }
 }
 
 /// When the other side was last heard of, in milliseconds of this channel's life.
@@ -130,14 +135,13 @@ impl Pulse {
 
 async fn read_frames<In: Frame>(mut stdout: ChildStdout, inbox: Arc<impl Inbox<In>>, pulse: Arc<Pulse>) {
     let mut decoder = Decoder::<In>::new();
-    let mut buffer = vec![0; READ_BYTES];
     loop {
-        let count = match stdout.read(&mut buffer).await {
+        let count = match stdout.read(decoder.space(READ_BYTES)).await {
             Ok(count) if count > 0 => count,
             _ => return inbox.ended(LinkEnd::Closed),
         };
         pulse.beat();
-        decoder.feed(&buffer[..count]);
+        decoder.filled(count);
         loop {
             let violation = match decoder.next_frame() {
                 Ok(Some(frame)) => match inbox.frame(frame) {

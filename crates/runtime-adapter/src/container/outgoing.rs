@@ -56,8 +56,17 @@ impl Outgoing {
     fn send(&self, frame: &impl Frame, queue: impl FnOnce(&mut Waiting) -> &mut VecDeque<Vec<u8>>) {
         let mut bytes = Vec::new();
         encode(frame, &mut bytes);
+        self.put(bytes, queue);
+    }
+
+    /// Sends an encoded frame in the order of the data.
+    pub(super) fn encoded(&self, frame: Vec<u8>) {
+        self.put(frame, |waiting| &mut waiting.data);
+    }
+
+    fn put(&self, frame: Vec<u8>, queue: impl FnOnce(&mut Waiting) -> &mut VecDeque<Vec<u8>>) {
         let mut waiting = self.waiting();
-        queue(&mut waiting).push_back(bytes);
+        queue(&mut waiting).push_back(frame);
         waiting.flush(&self.pipe);
         if waiting.has_some() {
             self.rest.notify_one();
@@ -110,7 +119,11 @@ impl Waiting {
         self.sent = 0;
         while self.current.len() < BATCH_BYTES {
             let Some(next) = self.control.pop_front().or_else(|| self.data.pop_front()) else { break };
-            self.current.extend_from_slice(&next);
+            if self.current.is_empty() {
+                self.current = next;
+            } else {
+                self.current.extend_from_slice(&next);
+            }
         }
     }
 }

@@ -37,14 +37,50 @@ const FILES_OWN_BYTES: u64 = 64 << 20;
 const BASELINE_INODES: u64 = 100_000;
 const BASELINE_INODE_BYTES: u64 = 256;
 
-/// What the workspace's volume is made with.
-pub(super) fn volume(backing: Backing, limits: &Limits) -> Vec<String> {
+/// The workspace's volume. Whoever comes first makes it, the same whoever that is: the call of its own, or the engine for one
+/// of the two containers.
+pub(super) struct WorkspaceVolume {
+    name: String,
+    labels: Vec<String>,
+    options: Vec<String>,
+}
+
+impl WorkspaceVolume {
+    pub(super) fn new(name: &str, labels: Vec<String>, backing: Backing, limits: &Limits) -> Self {
+        Self { name: name.to_owned(), labels, options: volume_options(backing, limits) }
+    }
+
+    /// One that is there already.
+    pub(super) fn existing(name: &str) -> Self {
+        Self { name: name.to_owned(), labels: Vec::new(), options: Vec::new() }
+    }
+
+    /// The call that makes it.
+    pub(super) fn create(&self) -> Vec<String> {
+        let mut arguments = vec!["volume".to_owned(), "create".to_owned()];
+        arguments.extend(super::labels::arguments(self.labels.clone()));
+        arguments.extend(self.options.iter().flat_map(|option| ["--opt".to_owned(), option.clone()]));
+        arguments.push(self.name.clone());
+        arguments
+    }
+
+    /// A container's mount of it: one line of comma-separated values.
+    fn mount(&self) -> String {
+        let mut mount = format!("type=volume,source={},target=/workspace,volume-nocopy", self.name);
+        let labels = self.labels.iter().map(|label| format!(",volume-label={label}"));
+        // Options have commas of their own, and neither has a quotation mark.
+        let options = self.options.iter().map(|option| format!(",\"volume-opt={option}\""));
+        mount.extend(labels.chain(options));
+        mount
+    }
+}
+
+fn volume_options(backing: Backing, limits: &Limits) -> Vec<String> {
     let Backing::Tmpfs = backing else { return Vec::new() };
     let size = limits.workspace_bytes.saturating_add(TMPFS_SLACK_BYTES);
     let inodes = limits.inodes_max.saturating_add(TMPFS_SLACK_INODES);
     let options = format!("o=size={size},nr_inodes={inodes},uid=0,gid=0,mode=1777,nosuid,nodev");
-    let options = ["type=tmpfs".to_owned(), "device=tmpfs".to_owned(), options];
-    options.into_iter().flat_map(|option| ["--opt".to_owned(), option]).collect()
+    ["type=tmpfs".to_owned(), "device=tmpfs".to_owned(), options].into()
 }
 
 /// Pages of a workspace in memory are charged to whoever wrote them, the files container for what the API writes.
@@ -66,7 +102,13 @@ fn host_pids(pids_max: u64) -> u64 {
 
 /// What both containers have in common: no right that is not named, nothing writable that is not mounted, no network, no log
 /// driver, nothing restarted behind our back.
-fn common(name: &str, seccomp: &Path, volume: &str, pids_max: u64, memory_bytes: u64) -> Vec<String> {
+fn common(
+    name: &str,
+    seccomp: &Path,
+    volume: &WorkspaceVolume,
+    pids_max: u64,
+    memory_bytes: u64,
+) -> Vec<String> {
     let mut arguments: Vec<String> =
         ["run", "--detach", "--pull", "never", "--user", "0:0"].map(Into::into).into();
     let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
@@ -84,7 +126,7 @@ fn common(name: &str, seccomp: &Path, volume: &str, pids_max: u64, memory_bytes:
     add("--memory-swap", memory_bytes.to_string());
     add("--ulimit", "core=0:0".to_owned());
     add("--ulimit", "msgqueue=0:0".to_owned());
-    add("--mount", format!("type=volume,source={volume},target=/workspace,volume-nocopy"));
+    add("--mount", volume.mount());
     add("--workdir", "/".to_owned());
     arguments.push("--read-only".to_owned());
     arguments
@@ -103,7 +145,7 @@ pub(super) fn sandbox(
     limits: &Limits,
     image: &ImageDigest,
     name: &str,
-    volume: &str,
+    volume: &WorkspaceVolume,
     labels: Vec<String>,
 ) -> Vec<String> {
     let is_gvisor = config.mechanism == Mechanism::Gvisor;
@@ -134,7 +176,7 @@ pub(super) fn sandbox(
     let fsize = file_size_ceiling(limits);
     add("--ulimit", format!("fsize={fsize}:{fsize}"));
     add("--entrypoint", "/leasehold/guest".to_owned());
-    arguments.extend(labels);
+    arguments.extend(super::labels::arguments(labels));
     arguments.extend([image.to_string(), "init".to_owned()]);
     arguments
 }
@@ -155,7 +197,7 @@ pub(super) fn files(
     memory_bytes: u64,
     image: &ImageDigest,
     name: &str,
-    volume: &str,
+    volume: &WorkspaceVolume,
     labels: Vec<String>,
 ) -> Vec<String> {
     let mut arguments = common(name, &private.files_seccomp(), volume, FILES_PIDS_MAX, memory_bytes);
@@ -169,7 +211,47 @@ pub(super) fn files(
     add("--cpu-quota", "100000".to_owned());
     add("--ulimit", "nofile=1024:1024".to_owned());
     add("--entrypoint", "/guest".to_owned());
-    arguments.extend(labels);
+    arguments.extend(super::labels::arguments(labels));
     arguments.extend([image.to_string(), "init".to_owned()]);
     arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        cpu_millicores: 1000,
+        memory_bytes: 1 << 30,
+        pids_max: 64,
+        workspace_bytes: 1 << 20,
+        inodes_max: 100,
+        wall_clock_seconds: 60,
+    };
+
+    #[test]
+    fn a_volume_is_the_same_whoever_makes_it() {
+        let labels = vec!["leasehold.role=workspace".to_owned(), "leasehold.log=x".to_owned()];
+        let volume = WorkspaceVolume::new("v", labels.clone(), Backing::Tmpfs, &LIMITS);
+        let options = "o=size=2097152,nr_inodes=116,uid=0,gid=0,mode=1777,nosuid,nodev";
+        assert_eq!(
+            volume.create().join(" "),
+            format!(
+                "volume create --label leasehold.role=workspace --label leasehold.log=x \
+                 --opt type=tmpfs --opt device=tmpfs --opt {options} v"
+            )
+        );
+        assert_eq!(
+            volume.mount(),
+            format!(
+                "type=volume,source=v,target=/workspace,volume-nocopy,volume-label=leasehold.role=workspace,\
+                 volume-label=leasehold.log=x,\"volume-opt=type=tmpfs\",\"volume-opt=device=tmpfs\",\
+                 \"volume-opt={options}\""
+            )
+        );
+        let plain = WorkspaceVolume::new("v", labels, Backing::Volume, &LIMITS);
+        assert!(!plain.mount().contains("volume-opt"));
+        let existing = WorkspaceVolume::existing("v").mount();
+        assert_eq!(existing, "type=volume,source=v,target=/workspace,volume-nocopy");
+    }
 }

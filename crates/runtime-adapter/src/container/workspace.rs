@@ -8,8 +8,10 @@ use bytes::Bytes;
 use events::event::command::InterruptCause;
 use events::time::Timestamp;
 use futures::StreamExt as _;
-use guest::protocol::files::{Entry, EntryKind, FilesErrorCode, MAX_LIST_ENTRIES, Request, Response, Usage};
-use guest::protocol::{CREDIT_WINDOW_BYTES, MAX_DATA_BYTES};
+use guest::protocol::files::{
+    CREDIT_WINDOW_BYTES, Entry, EntryKind, FilesErrorCode, MAX_DATA_BYTES, MAX_LIST_ENTRIES, Request,
+    Response, Usage,
+};
 use policy::WorkspacePath;
 use tokio::time::Instant;
 
@@ -108,6 +110,9 @@ impl Workspace for ContainerAdapter {
         let opened =
             within(deadline, async { exchange.next().await.map_err(|failure| failed(failure, max_bytes)) });
         let Response::ReadMeta { size_bytes, .. } = opened.await? else { return Err(wrong_answer()) };
+        if size_bytes > u64::from(CREDIT_WINDOW_BYTES) {
+            exchange.widen();
+        }
         let bytes = futures::stream::try_unfold(Some(exchange), move |exchange| async move {
             let Some(mut exchange) = exchange else { return Ok(None) };
             let answer = within(deadline, async {
@@ -115,7 +120,7 @@ impl Workspace for ContainerAdapter {
             });
             match answer.await? {
                 Response::ReadData { bytes, .. } => {
-                    exchange.grant(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+                    exchange.consumed(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
                     Ok(Some((Bytes::from(bytes), Some(exchange))))
                 }
                 Response::ReadEnd { .. } => Ok(None),
@@ -162,7 +167,7 @@ impl Workspace for ContainerAdapter {
             loop {
                 match exchange.next().await.map_err(|failure| failed(failure, 0))? {
                     Response::Entry { entry, .. } => {
-                        exchange.grant(entry.credit_bytes());
+                        exchange.consumed(entry.credit_bytes());
                         entries.push(described(&environment, entry));
                     }
                     Response::ListEnd { next_cursor, .. } => {
@@ -214,7 +219,6 @@ async fn send(
     mut bytes: ByteStream,
     max_bytes: u64,
 ) -> Result<(WriteOutcome, Usage), WorkspaceError> {
-    let id = exchange.id;
     let mut credit = usize::try_from(CREDIT_WINDOW_BYTES).unwrap_or(usize::MAX);
     let mut pending = Bytes::new();
     let mut source_open = true;
@@ -222,7 +226,7 @@ async fn send(
         if credit > 0 && !pending.is_empty() {
             let piece = pending.split_to(pending.len().min(credit).min(MAX_DATA_BYTES));
             credit -= piece.len();
-            exchange.data(&Request::WriteData { id, bytes: piece.to_vec() });
+            exchange.write_data(&piece);
             continue;
         }
         let wants_more = source_open && pending.is_empty();
@@ -238,7 +242,7 @@ async fn send(
                 Some(piece) => pending = piece?,
                 None => {
                     source_open = false;
-                    exchange.data(&Request::WriteEnd { id });
+                    exchange.write_end();
                 }
             },
         }

@@ -16,8 +16,8 @@
 //! ```
 //!
 //! Credit: `ReadData` and `Entry` frames are charged with their payload length (data bytes; the entry's encoded
-//! payload), `WriteData` with its bytes. Each direction of a request starts with a full window. `Change` frames
-//! are bounded by the request and need none.
+//! payload), `WriteData` with its bytes. Each direction of a request starts with [`CREDIT_WINDOW_BYTES`]; the receiver may
+//! widen it by [`WIDE_WINDOW_BYTES`]. `Change` frames are bounded by the request and need none.
 //!
 //! Walks end in bounded time whatever the files are like: see [`HASH_MAX_BYTES`], [`HASH_MAX_MS`], [`WALK_MAX_MS`],
 //! [`MEASURE_MAX_MS`], [`NAMES_PER_INODE`].
@@ -34,6 +34,22 @@ mod values;
 pub use request::Request;
 pub use response::Response;
 pub use values::{Change, ChangeKind, ChangedPath, Entry, EntryKind, FilesErrorCode, Quota, Usage};
+
+/// Largest data carried by one data frame, in bytes.
+pub const MAX_DATA_BYTES: usize = super::MAX_PAYLOAD_BYTES;
+
+/// Initial credit of every request and direction, in bytes.
+pub const CREDIT_WINDOW_BYTES: u32 = 512 * 1024;
+
+/// What the receiver grants at the start of a transfer on top of that, in bytes: a grant passes three other processes on its way,
+/// and data must not run out meanwhile. What it holds for others to fetch is bounded by [`WIDE_WINDOWS`].
+pub const WIDE_WINDOW_BYTES: u32 = 7 * CREDIT_WINDOW_BYTES;
+
+/// How many transfers at once each receiver of a channel grants the wider window; the others get on with their initial credit.
+pub const WIDE_WINDOWS: usize = 4;
+
+/// The consumer of data grants it again in portions of this, in bytes.
+pub const GRANT_BYTES: u32 = CREDIT_WINDOW_BYTES / 2;
 
 /// Most entries one `List` returns; more are reached through the cursor.
 pub const MAX_LIST_ENTRIES: u32 = 10_000;

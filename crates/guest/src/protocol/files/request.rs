@@ -1,8 +1,8 @@
 //! Host to guest.
 
 use super::super::codec::{Put, Take};
-use super::super::frame::{Frame, ProtocolError, check_stream};
-use super::super::{Hello, MAX_DATA_BYTES, MAX_NONCE_BYTES, MAX_PAYLOAD_BYTES};
+use super::super::frame::{Frame, ProtocolError, check_stream, header};
+use super::super::{HEADER_BYTES, Hello, MAX_NONCE_BYTES, MAX_PAYLOAD_BYTES};
 use super::values::Quota;
 
 /// Host to guest.
@@ -81,7 +81,7 @@ pub enum Request {
     WriteData {
         /// Request id of the write.
         id: u32,
-        /// 1 to [`MAX_DATA_BYTES`] bytes.
+        /// 1 to [`MAX_DATA_BYTES`](super::MAX_DATA_BYTES) bytes.
         bytes: Vec<u8>,
     },
     /// Ends a write: flush, hand to the owner, rename into place.
@@ -137,6 +137,17 @@ pub enum Request {
     },
 }
 
+/// Kind of [`Request::WriteData`].
+const WRITE_DATA: u8 = 9;
+
+impl Request {
+    /// The header of a [`Request::WriteData`] of so many bytes; the bytes follow it as they are.
+    #[must_use]
+    pub fn write_data_header(id: u32, length: usize) -> [u8; HEADER_BYTES] {
+        header(WRITE_DATA, id, length)
+    }
+}
+
 impl Frame for Request {
     fn kind(&self) -> u8 {
         match self {
@@ -146,7 +157,7 @@ impl Frame for Request {
             Self::Diff { .. } => 6,
             Self::Read { .. } => 7,
             Self::Write { .. } => 8,
-            Self::WriteData { .. } => 9,
+            Self::WriteData { .. } => WRITE_DATA,
             Self::WriteEnd { .. } => 10,
             Self::List { .. } => 11,
             Self::Stat { .. } => 12,
@@ -222,7 +233,6 @@ impl Frame for Request {
 
     fn max_payload_bytes(kind: u8) -> Option<usize> {
         match kind {
-            9 => Some(MAX_DATA_BYTES),
             1..=3 | 6..=17 => Some(MAX_PAYLOAD_BYTES),
             _ => None,
         }
@@ -262,8 +272,8 @@ impl Frame for Request {
                 max_bytes: take.u64("max_bytes")?,
                 create_only: take.bool("create_only")?,
             },
-            9 if payload.is_empty() => return Err(take.malformed("bytes")),
-            9 => Self::WriteData { id, bytes: take.rest() },
+            WRITE_DATA if payload.is_empty() => return Err(take.malformed("bytes")),
+            WRITE_DATA => Self::WriteData { id, bytes: take.rest() },
             10 => Self::WriteEnd { id },
             11 => Self::List {
                 id,

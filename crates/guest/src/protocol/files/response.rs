@@ -1,8 +1,8 @@
 //! Guest to host.
 
 use super::super::codec::{Put, Take};
-use super::super::frame::{Frame, ProtocolError, check_stream};
-use super::super::{Hello, MAX_DATA_BYTES, MAX_PATH_BYTES, MAX_PAYLOAD_BYTES};
+use super::super::frame::{Frame, ProtocolError, check_stream, header};
+use super::super::{HEADER_BYTES, Hello, MAX_PATH_BYTES, MAX_PAYLOAD_BYTES};
 use super::values::{Change, Entry, FilesErrorCode, Usage};
 
 /// Guest to host.
@@ -68,7 +68,7 @@ pub enum Response {
     ReadData {
         /// Request id.
         id: u32,
-        /// 1 to [`MAX_DATA_BYTES`] bytes.
+        /// 1 to [`MAX_DATA_BYTES`](super::MAX_DATA_BYTES) bytes.
         bytes: Vec<u8>,
     },
     /// Everything asked for was sent and the file did not change meanwhile; final.
@@ -164,6 +164,17 @@ impl Response {
     }
 }
 
+/// Kind of [`Response::ReadData`].
+const READ_DATA: u8 = 9;
+
+impl Response {
+    /// The header of a [`Response::ReadData`] of so many bytes; the bytes follow it as they are.
+    #[must_use]
+    pub fn read_data_header(id: u32, length: usize) -> [u8; HEADER_BYTES] {
+        header(READ_DATA, id, length)
+    }
+}
+
 impl Frame for Response {
     fn kind(&self) -> u8 {
         match self {
@@ -173,7 +184,7 @@ impl Frame for Response {
             Self::Change { .. } => 6,
             Self::DiffEnd { .. } => 7,
             Self::ReadMeta { .. } => 8,
-            Self::ReadData { .. } => 9,
+            Self::ReadData { .. } => READ_DATA,
             Self::ReadEnd { .. } => 10,
             Self::Written { .. } => 11,
             Self::Entry { .. } => 12,
@@ -254,7 +265,6 @@ impl Frame for Response {
 
     fn max_payload_bytes(kind: u8) -> Option<usize> {
         match kind {
-            9 => Some(MAX_DATA_BYTES),
             1..=3 | 6..=18 => Some(MAX_PAYLOAD_BYTES),
             _ => None,
         }
@@ -285,8 +295,8 @@ impl Frame for Response {
                 mtime_us: take.i64("mtime_us")?,
                 mode: take.u32("mode")?,
             },
-            9 if payload.is_empty() => return Err(take.malformed("bytes")),
-            9 => Self::ReadData { id, bytes: take.rest() },
+            READ_DATA if payload.is_empty() => return Err(take.malformed("bytes")),
+            READ_DATA => Self::ReadData { id, bytes: take.rest() },
             10 => Self::ReadEnd {
                 id,
                 sent_bytes: take.u64("sent_bytes")?,
