@@ -127,10 +127,13 @@ impl Calls {
     }
 }
 
-/// The answers when every request was accepted: their events follow each other.
+/// The answers when every request was accepted: their events follow each other. None at all when the function does not say where
+/// they begin, so that nobody is told a position that is none.
 fn accept_all(row: &Row, requests: &[(&Prepared, &Chained)]) -> Result<Answers, tokio_postgres::Error> {
     let firsts: Vec<i64> = row.try_get(1)?;
-    let mut next = firsts.first().map_or(0, |first| first.unsigned_abs());
+    let Some(mut next) = firsts.first().map(|first| first.unsigned_abs()) else {
+        return Ok((Vec::new(), row.try_get(5)?));
+    };
     let answers = requests
         .iter()
         .map(|(_, chained)| {

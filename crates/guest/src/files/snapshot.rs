@@ -20,7 +20,7 @@ use super::workspace::Workspace;
 
 /// Most memory a baseline, and a walk beside it, may take in bytes: room for a million files, and well within the
 /// container's. Beyond, the workspace cannot be measured.
-const MAX_MEMORY_BYTES: usize = 240 << 20;
+const MAX_MEMORY_BYTES: usize = 288 << 20;
 
 /// What one remembered path costs besides its bytes: half empty nodes of the map, the path's own allocation.
 const RECORD_BYTES: usize = 208;
@@ -80,15 +80,15 @@ impl Snapshot {
             }
             budget.check_walk()?;
             meter.add(&found.stat)?;
+            if self.memory_bytes() + modified_bytes + meter.memory_bytes() > MAX_MEMORY_BYTES {
+                return Err(FilesErrorCode::CannotMeasure.into());
+            }
             if kind(&found.stat) == EntryKind::Directory {
                 return Ok(Below::Enter);
             }
             if let Some((key, record)) = self.look(workspace, found, &mut first, budget, cancelled)? {
                 modified_bytes += MODIFIED_BYTES + key.len();
                 modified.push((key, record));
-            }
-            if self.memory_bytes() + modified_bytes + meter.memory_bytes() > MAX_MEMORY_BYTES {
-                return Err(FilesErrorCode::CannotMeasure.into());
             }
             Ok(Below::Skip)
         });
@@ -307,6 +307,10 @@ mod tests {
             assert!(taken <= snapshot.memory_bytes(), "{taken} > {}", snapshot.memory_bytes());
             kept.push(snapshot);
         }
-        const { assert!(1_000_000 * (RECORD_BYTES + 40) < MAX_MEMORY_BYTES, "a million files fit") };
+        // With paths of 40 bytes, and a walk beside it.
+        const {
+            let one = RECORD_BYTES + 40 + crate::files::meter::SEEN_BYTES;
+            assert!(1_000_000 * one < MAX_MEMORY_BYTES, "a million files fit");
+        }
     }
 }

@@ -17,8 +17,8 @@ use guest::protocol::spawn::StartCommand;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 use rustix::process::{
-    DumpableBehavior, Gid, Resource, Rlimit, Uid, fchdir, getrlimit, set_dumpable_behavior, setrlimit,
-    setsid, umask,
+    DumpableBehavior, Gid, Resource, Rlimit, Uid, fchdir, getegid, geteuid, getgid, getrlimit, getuid,
+    set_dumpable_behavior, setrlimit, setsid, umask,
 };
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
@@ -32,6 +32,15 @@ const LIMITS: [Resource; 3] = [Resource::Nofile, Resource::Fsize, Resource::Npro
 
 /// The file of one's own OOM score.
 const OOM_SCORE: &str = "/proc/self/oom_score_adj";
+
+/// What the host says of processes that change their user; missing in kernels that keep them closed whatever anybody says.
+const SUID_DUMPABLE: &str = "/proc/sys/fs/suid_dumpable";
+
+/// With this value the new process, which has the command's user and the shim's memory for a moment, could be looked into by
+/// another process of that user until it has closed itself again.
+fn opens_changed_users(value: &[u8]) -> bool {
+    value.trim_ascii() == b"1"
+}
 
 /// Why a process cannot become its program.
 #[derive(Debug, Clone, Copy)]
@@ -64,6 +73,11 @@ pub(super) struct Ground {
 impl Ground {
     /// Gives up what no command may have, so far as the shim can do without it, and looks at what it is born with.
     pub(super) fn prepare(workspace: &Path) -> Result<Self, Refusal> {
+        if std::fs::read(SUID_DUMPABLE).is_ok_and(|value| opens_changed_users(&value)) {
+            return Err(refuse(
+                "the host lets processes that change their user be looked into (fs.suid_dumpable = 1)",
+            )(Errno::PERM));
+        }
         crate::sys::close_on_exec_from(3);
         crate::sys::drop_bounding_set().map_err(from_nix).map_err(refuse("cannot drop privileges"))?;
         drop_inheritable().map_err(refuse("cannot drop privileges"))?;
@@ -74,8 +88,12 @@ impl Ground {
         let no_core = Rlimit { current: Some(0), maximum: Some(0) };
         setrlimit(Resource::Core, no_core).map_err(refuse("cannot set resource limits"))?;
         let oom_score_adj = std::fs::read_to_string(OOM_SCORE).ok();
+        let workspace = match openat(CWD, workspace, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+            Err(Errno::NOENT | Errno::NOTDIR) => None,
+            opened => Some(opened.map_err(refuse("cannot open the workspace"))?),
+        };
         Ok(Self {
-            workspace: openat(CWD, workspace, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok(),
+            workspace,
             limits: LIMITS.map(|resource| (resource, getrlimit(resource))),
             oom_score_adj: oom_score_adj.and_then(|text| text.trim().parse().ok()),
         })
@@ -178,7 +196,9 @@ impl<'a> Plan<'a> {
         rustix::thread::set_capabilities(
             None,
             CapabilitySets { effective: none, permitted: none, inheritable: none },
-        )
+        )?;
+        let ids_are_set = [getuid(), geteuid()] == [self.uid; 2] && [getgid(), getegid()] == [self.gid; 2];
+        if ids_are_set { Ok(()) } else { Err(Errno::PERM) }
     }
 
     /// Enters a directory below the workspace, one component at a time, following no link. The type is checked
@@ -270,4 +290,15 @@ fn refusal_of(errno: Errno) -> Refusal {
         _ => (126, "the program cannot be executed"),
     };
     Refusal { exit_code, errno: errno.raw_os_error(), message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_value_of_the_host_opens_changed_users() {
+        assert!(opens_changed_users(b"1\n") && opens_changed_users(b"1"));
+        assert!(!opens_changed_users(b"0\n") && !opens_changed_users(b"2\n") && !opens_changed_users(b""));
+    }
 }

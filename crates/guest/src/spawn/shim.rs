@@ -18,6 +18,7 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use guest::protocol::encode;
@@ -34,7 +35,7 @@ use super::orders::{Order, Orders};
 use super::tree;
 use crate::sys::{End, Ended, Stack, run_beside};
 
-/// Runs in the forked process and never returns. Every descriptor but the link was closed by the caller.
+/// Runs in the forked process and never returns. Of what the caller had open the link is left, and nothing that outlives an exec.
 pub(super) fn run(workspace: &Path, link: OwnedFd) -> ! {
     let mut orders = Orders::new(link);
     // What stands in its way is the answer to every order.
@@ -46,6 +47,10 @@ pub(super) fn run(workspace: &Path, link: OwnedFd) -> ! {
             Ok(Order::Kill { .. }) => continue,
             Err(_) => crate::sys::exit_now(0),
         };
+        // What stood in its way may have been want of a descriptor for a moment.
+        if shim.is_err() {
+            shim = Shim::prepare(workspace);
+        }
         let ended = match &mut shim {
             Ok(shim) => shim.run(stream, command, streams, &mut orders),
             Err(refusal) => Err(*refusal),
@@ -102,14 +107,17 @@ impl Shim {
     fn start(&mut self, command: StartCommand, streams: &[OwnedFd]) -> Result<Pid, Refusal> {
         let system = refuse("no process or descriptor left to start the program");
         let plan = Plan::new(command, &self.ground)?;
-        let refusal = Cell::new(None);
+        // A kill may come between any two steps: what was said counts only once it was said whole.
+        let (refusal, is_said) = (Cell::new(None), AtomicBool::new(false));
         let child = || {
             let Err(why) = plan.carry_out(streams);
             refusal.set(Some(why));
+            is_said.store(true, Ordering::Release);
         };
         let main = run_beside(&mut self.stack, &child).map_err(from_nix).map_err(&system)?;
         let main = Pid::from_raw(main.as_raw()).ok_or_else(|| system(Errno::SRCH))?;
-        let Some(refusal) = refusal.get() else { return Ok(main) };
+        let refusal = is_said.load(Ordering::Acquire).then(|| refusal.get()).flatten();
+        let Some(refusal) = refusal else { return Ok(main) };
         // It is ending, and must not be taken for something that a command left.
         while waitpid(Some(main), WaitOptions::empty()).is_err_and(|errno| errno == Errno::INTR) {}
         Err(refusal)

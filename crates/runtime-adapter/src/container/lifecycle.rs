@@ -1,7 +1,8 @@
 //! Making, taking over and removing environments.
 //!
 //! Making: the volume and both containers beside each other (each says what the volume is like, so it does not matter which
-//! call the engine takes first), then each container's channel, then the nonce as the sandbox sees it. A failure at any step removes what was made; what cannot be removed is found by its labels later.
+//! call the engine takes first), then each container's channel, then the nonce as the sandbox sees it. A failure at any step
+//! removes what was made; what cannot be removed is found by its labels later.
 
 use std::sync::Arc;
 

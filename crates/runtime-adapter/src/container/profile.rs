@@ -32,10 +32,11 @@ pub(super) const fn file_size_ceiling(limits: &Limits) -> u64 {
 const TMPFS_SLACK_BYTES: u64 = 1 << 20;
 const TMPFS_SLACK_INODES: u64 = 16;
 
-/// What a files container needs beside the pages of a workspace in memory, at least; its baseline of many files more.
-const FILES_OWN_BYTES: u64 = 64 << 20;
+/// What a files container needs beside the pages of a workspace in memory, at least: some 30 MiB of contents on their way, a
+/// baseline of [`BASELINE_INODES`] and two walks beside it, itself. Its baseline of many files more.
+const FILES_OWN_BYTES: u64 = 96 << 20;
 const BASELINE_INODES: u64 = 100_000;
-const BASELINE_INODE_BYTES: u64 = 256;
+const BASELINE_INODE_BYTES: u64 = 320;
 
 /// The workspace's volume. Whoever comes first makes it, the same whoever that is: the call of its own, or the engine for one
 /// of the two containers.

@@ -26,8 +26,8 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(1);
 const COST_FACTOR: u32 = 2;
 /// What a program may suddenly do, per second, after doing nothing.
 const BURST: Used = Used { bytes: 4 << 30, inodes: 400_000 };
-/// How long one look may take before it counts as impossible; the guest's own bounds are shorter.
-const LOOK_DEADLINE: Duration = Duration::from_secs(15);
+/// How long one look, of two walks at most, may take before it counts as impossible; the guest's own bounds are shorter.
+const LOOK_DEADLINE: Duration = Duration::from_secs(30);
 /// Looks in a row that failed for another reason than the tree, or were not over in time, before that counts as impossible: a
 /// machine with too much to do is no violation.
 const FAILURES_MAX: u32 = 3;
@@ -157,9 +157,12 @@ async fn look(
     if found.measured.is_none_or(|used| used.is_within(ceiling)) {
         return Ok(found);
     }
-    // Too much only together: what the walk met may have been deleted when the search came to it. What was deleted then has no
-    // name any more, and is not met by a walk afterwards.
-    Ok(Found::together(walk(files, ceiling).await?, &deleted))
+    // Too much only together: what the walk met may have been deleted when the search came to it, or got its name after the
+    // search. Between two searches a walk meets either only once, and what was open all the time is in both.
+    let walked = walk(files, ceiling).await?;
+    let again = spawn.deleted(environment.uid, environment.uid, ceiling).await;
+    let again = again.ok_or(FilesFailure::ChannelEnded)?;
+    Ok(Found::together(walked, if deleted.is_more_than(&again) { &again } else { &deleted }))
 }
 
 fn used_by(usage: Usage) -> Used {

@@ -65,6 +65,15 @@ pub(super) struct Deleted {
     pub(super) complete: bool,
 }
 
+impl Deleted {
+    /// In bytes, or in inodes when those are equal. What cannot be measured is more than anything.
+    pub(super) fn is_more_than(&self, other: &Self) -> bool {
+        let size =
+            |deleted: &Self| deleted.measured.map_or((u64::MAX, u64::MAX), |used| (used.bytes, used.inodes));
+        size(self) > size(other)
+    }
+}
+
 /// One opened spawn channel.
 #[derive(Debug)]
 pub(super) struct SpawnChannel {

@@ -41,7 +41,7 @@ pub const MAX_DATA_BYTES: usize = super::MAX_PAYLOAD_BYTES;
 /// Initial credit of every request and direction, in bytes.
 pub const CREDIT_WINDOW_BYTES: u32 = 512 * 1024;
 
-/// What the receiver grants at the start of a transfer on top of that, in bytes: a grant passes three other processes on its way,
+/// What the receiver of a long transfer grants on top of that, in bytes, a writer's once it has sent a portion: a grant passes three other processes on its way,
 /// and data must not run out meanwhile. What it holds for others to fetch is bounded by [`WIDE_WINDOWS`].
 pub const WIDE_WINDOW_BYTES: u32 = 7 * CREDIT_WINDOW_BYTES;
 
