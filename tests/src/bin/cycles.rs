@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use tests::cycles::run;
-use tests::process::{Options, Service, data_dir};
+use tests::process::{Options, Service, data_dir, program};
 
 #[tokio::main]
 async fn main() {
@@ -18,6 +18,8 @@ async fn main() {
     };
     let count =
         arguments.next().map_or(200, |count| count.parse().unwrap_or_else(|_| panic!("no number: {count}")));
+    let audit = program("leasehold-replay");
+    println!("{count} cycles on {mechanism}, then {}", audit.display());
     let data = data_dir();
     let service = Service::start(data.path(), &Options { mechanism, ..Options::default() }).await;
     let report = run(&service, count).await;
