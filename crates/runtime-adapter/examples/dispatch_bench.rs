@@ -1,5 +1,5 @@
 //! The container adapter beside the engine's own client, in one run: one command in a held environment (`docker exec`), a kill
-//! until the environment answers again (`docker kill` and `docker start`), 64 MiB into and out of the workspace (`cat` through
+//! until the environment answers again (`docker kill` and `docker start`), 256 MiB into and out of the workspace (`cat` through
 //! `docker exec`), a new environment (`docker run`). Prints one JSON object; durations in microseconds (medians unless named otherwise).
 //!
 //! `cargo run --release -p runtime-adapter --example dispatch_bench [COMMANDS] [ENVIRONMENTS] [docker | gvisor]`
@@ -25,7 +25,7 @@ use runtime_adapter::ports::{
 use uuid::Uuid;
 
 /// Size of the file that is moved.
-const FILE_BYTES: usize = 64 << 20;
+const FILE_BYTES: usize = 256 << 20;
 /// How often.
 const TRANSFERS: usize = 5;
 
@@ -48,7 +48,7 @@ fn spec(adapter: &ContainerAdapter, expires_at: Timestamp) -> EnvironmentSpec {
             cpu_millicores: 2000,
             memory_bytes: 512 << 20,
             pids_max: 256,
-            workspace_bytes: 256 << 20,
+            workspace_bytes: 1 << 30,
             inodes_max: 100_000,
             wall_clock_seconds: 300,
         },
@@ -247,9 +247,9 @@ async fn main() -> Result<(), Failure> {
         "kill_to_result_us": {"p50": quantile_us(&mut to_result, 50)},
         "kill_to_next_answer_us": {"p50": quantile_us(&mut to_answer, 50)},
         "docker_kill_start_us": {"p50": quantile_us(&mut restart, 50)},
-        "write_64_mib_us": {"p50": quantile_us(&mut write, 50)},
+        "write_256_mib_us": {"p50": quantile_us(&mut write, 50)},
         "docker_cat_in_us": {"p50": quantile_us(&mut cat_in, 50)},
-        "read_64_mib_us": {"p50": quantile_us(&mut read, 50)},
+        "read_256_mib_us": {"p50": quantile_us(&mut read, 50)},
         "docker_cat_out_us": {"p50": quantile_us(&mut cat_out, 50)},
         "provision_over_run_hundredths": hundredths(provision_p50, run_p50),
     });
