@@ -11,6 +11,9 @@ use crate::process::{PATIENCE, Service, docker, left_in_engine};
 /// What may be open at one time and not at another: a leak of one descriptor per cycle shows in few cycles.
 const DESCRIPTORS_TOLERANCE: usize = 2;
 
+/// Ways to use an environment in a cycle.
+const KINDS: u32 = 3;
+
 /// What the cycles took.
 #[derive(Clone, Copy, Debug)]
 pub struct Report {
@@ -36,8 +39,10 @@ struct Made {
 pub async fn run(service: &Service, cycles: u32) -> Report {
     let log_id = service.log_id().await;
     let held = left_in_engine(&log_id).await;
-    // The first one opens what is kept: connections, prepared statements.
-    cycle(service, 0).await;
+    // The first one of each kind opens what is kept: connections, prepared statements.
+    for kind in 0..KINDS {
+        cycle(service, kind).await;
+    }
     settled(service, &log_id, &held).await;
     let before = fewest_descriptors(service).await;
     let start = Instant::now();
@@ -96,7 +101,7 @@ async fn cycle(service: &Service, number: u32) -> Made {
     let provisioned = provisioned.unwrap_or_else(|| panic!("the log does not name it: {events:?}"));
     let environment_id = id(&provisioned["body"], "environment_id");
     let containers = containers(&environment_id).await;
-    match number % 3 {
+    match number % KINDS {
         0 => {
             let body =
                 json!({ "argv": ["sh", "-c", "setsid sleep 600 & sleep 600"], "timeout_seconds": 0.3 });
