@@ -3,6 +3,7 @@
 //! - `guest init`: PID 1 of the sandbox container.
 //! - `guest spawn [--workspace DIR]`: starts commands, over the spawn channel on stdin and stdout.
 //! - `guest files [--workspace DIR]`: the file service, over the files channel on stdin and stdout.
+//! - `guest protocol`: prints the protocol's version; images carry it as a label.
 //! - `guest empty [--workspace DIR]`: takes everything out of a workspace that is to be removed, and ends.
 //!
 //! Images use the default workspace; tests name another one.
@@ -29,6 +30,10 @@ fn main() -> ExitCode {
     };
     match command.to_str() {
         Some("init") if options.is_empty() => init::run(),
+        Some("protocol") if options.is_empty() => {
+            println!("{}", guest::protocol::PROTOCOL_VERSION);
+            ExitCode::SUCCESS
+        }
         Some("spawn") => spawn::run(&workspace),
         Some("files") => files::run(&workspace),
         Some("empty") => files::empty(&workspace),
@@ -38,7 +43,7 @@ fn main() -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: guest init | guest spawn [--workspace DIR] | guest files [--workspace DIR] | guest empty [--workspace DIR]"
+        "usage: guest init | guest protocol | guest spawn [--workspace DIR] | guest files [--workspace DIR] | guest empty [--workspace DIR]"
     );
     ExitCode::from(2)
 }

@@ -86,6 +86,20 @@ async fn an_outage_is_unavailable_and_ends() {
 }
 
 #[tokio::test]
+async fn a_full_disk_refuses_what_is_new_and_nothing_else() {
+    let (fake, spec) = fake();
+    fake.faults().set_disk_full(true);
+    let full = PortError::Unavailable { code: "disk_reserve", effect_possible: false };
+    assert_eq!(fake.provision(spec.clone()).await, Err(full.clone()));
+    fake.faults().set_disk_full(false);
+    let handle = fake.provision(spec).await.unwrap();
+    assert_eq!(fake.admit(&handle).await, Ok(()));
+    fake.faults().set_disk_full(true);
+    assert_eq!(fake.admit(&handle).await, Err(full));
+    fake.destroy(handle.environment_id).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_held_provision_finishes_when_released() {
     let (fake, spec) = fake();
     fake.faults().hold_provision(true);

@@ -122,7 +122,7 @@ pub(crate) fn life() -> Vec<Event> {
             stragglers: 0,
             files_changed: Vec::new(),
             files_changed_truncated: false,
-            usage: Usage { cpu_ms: 31, peak_memory_bytes: 9 << 20 },
+            usage: Usage { cpu_ms: Some(31), peak_memory_bytes: Some(9 << 20) },
             duration_ms: 1_004,
         }),
         Event::LeaseReleased(LeaseReleased { lease_id, epoch }),

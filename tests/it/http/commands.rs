@@ -242,6 +242,32 @@ async fn a_client_that_goes_away_aborts_nothing() {
     api.stop().await;
 }
 
+/// Below the disk's reserve nothing new begins; what is there can be read, ended and taken down.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_refuses_commands_and_writes_and_nothing_else() {
+    let api = Api::start().await;
+    let (run, lease) = api.lease().await;
+    api.run(&lease, &json!({"argv": ["true"]})).await;
+    let before = api.events(run).await.len();
+    let path = format!("/v1/leases/{}", id(&lease, "lease_id"));
+    api.fake.faults().set_disk_full(true);
+    let command = api.request(Method::POST, &format!("{path}/commands")).json(&json!({"argv": ["true"]}));
+    let file = api.request(Method::PUT, &format!("{path}/files/new")).body("x");
+    for request in [command, file] {
+        let response = request.send().await.expect("an answer");
+        assert_eq!(response.status(), 503);
+        let problem: Value = response.json().await.expect("JSON");
+        assert_eq!(problem["code"], "environment_unavailable", "{problem}");
+        assert!(problem["detail"].as_str().is_some_and(|text| text.contains("disk_reserve")), "{problem}");
+    }
+    assert_eq!(api.events(run).await.len(), before, "the refused calls left nothing");
+    let (status, listed) = api.get(&format!("{path}/files")).await;
+    assert_eq!(status, 200, "{listed}");
+    let released = api.request(Method::POST, &format!("{path}/release")).send().await.expect("an answer");
+    assert_eq!(released.status(), 200);
+    api.stop().await;
+}
+
 /// The engine is down, then back: nothing is accepted meanwhile, and the next call works.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_outage_of_the_runtime_is_said_and_survived() {

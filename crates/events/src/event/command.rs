@@ -289,14 +289,14 @@ pub enum ChangeKind {
     Deleted,
 }
 
-/// What a command used.
+/// What a command used, as far as it was seen: a kill can end whoever counts together with what is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Usage {
     /// CPU time in ms.
-    pub cpu_ms: u64,
-    /// Resident memory of its largest process.
-    pub peak_memory_bytes: u64,
+    pub cpu_ms: Option<u64>,
+    /// Resident memory of its largest process in bytes.
+    pub peak_memory_bytes: Option<u64>,
 }
 
 /// The command had no known outcome: it is never run again.

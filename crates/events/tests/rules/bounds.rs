@@ -117,7 +117,7 @@ fn finished() -> impl Strategy<Value = CommandFinished> {
                 stderr,
                 stragglers,
                 files_changed,
-                usage: Usage { cpu_ms: n[0], peak_memory_bytes: n[1] },
+                usage: Usage { cpu_ms: Some(n[0]), peak_memory_bytes: Some(n[1]) },
                 duration_ms: n[2],
                 ..result(1, None, None)
             }

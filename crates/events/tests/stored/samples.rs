@@ -218,7 +218,7 @@ fn commands() -> Vec<Event> {
                 },
             ],
             files_changed_truncated: true,
-            usage: Usage { cpu_ms: 17, peak_memory_bytes: 9_437_184 },
+            usage: Usage { cpu_ms: Some(17), peak_memory_bytes: Some(9_437_184) },
             duration_ms: 30_011,
         }),
         Event::CommandInterrupted(CommandInterrupted {

@@ -199,7 +199,8 @@ impl Server {
             | Request::Write { id, .. }
             | Request::List { id, .. }
             | Request::Stat { id, .. }
-            | Request::Remove { id, .. } => self.start(id, frame)?,
+            | Request::Remove { id, .. }
+            | Request::Room { id } => self.start(id, frame)?,
         }
         Ok(())
     }
@@ -351,6 +352,7 @@ impl Service {
                     remove::remove(workspace, ready, id, &path, recursive, cancelled)
                 })
             }
+            Request::Room { id } => Ok(Response::Room { id, free_bytes: workspace.free_bytes()? }),
             // The reader of the channel keeps these.
             Request::Hello(_)
             | Request::WriteData { .. }

@@ -10,8 +10,8 @@ use std::path::Path;
 use guest::protocol::files::FilesErrorCode;
 use policy::WorkspacePath;
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid, fchmod, fchown, fstat, fsync,
-    mkdirat, openat, openat2, statat,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, StatVfs, Uid, fchmod, fchown, fstat,
+    fstatfs, fstatvfs, fsync, mkdirat, openat, openat2, statat, statvfs,
 };
 use rustix::io::Errno;
 
@@ -23,6 +23,9 @@ const DIRECTORY: OFlags =
 
 /// Longest path `openat2` takes in one call.
 const OPENAT2_MAX_BYTES: usize = 4095;
+
+/// What a file system in memory calls itself (`TMPFS_MAGIC`, statfs(2)).
+const TMPFS: i64 = 0x0102_1994;
 
 /// Tries when the tree is being renamed under `openat2`.
 const OPENAT2_TRIES: u32 = 16;
@@ -64,6 +67,15 @@ impl Workspace {
 
     pub(super) fn root(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
+    }
+
+    /// What anybody may still write to the engine's disk, in bytes. A container's own root lies on it, and so does a workspace
+    /// unless it is in memory; where they are two, the fuller one counts.
+    pub(super) fn free_bytes(&self) -> Result<u64, Errno> {
+        let (own, workspace) = (statvfs(c"/")?, fstatvfs(&self.root)?);
+        let free = |of: &StatVfs| of.f_bavail.saturating_mul(of.f_frsize);
+        let is_in_memory = fstatfs(&self.root)?.f_type == TMPFS;
+        Ok(if is_in_memory { free(&own) } else { free(&own).min(free(&workspace)) })
     }
 
     /// Opens a directory; the empty path is the root.

@@ -40,6 +40,21 @@ fn every_kind_counts_once_whatever_its_mode() {
 }
 
 #[test]
+fn room_on_the_disk_is_what_the_host_says() {
+    let mut files = Files::open();
+    let (_, Response::Room { free_bytes, .. }) = files.ask(|id| Request::Room { id }) else {
+        panic!("no answer")
+    };
+    let at = |path: &std::path::Path| {
+        let found = rustix::fs::statvfs(path).unwrap();
+        found.f_bavail * found.f_frsize
+    };
+    let expected = at("/".as_ref()).min(at(files.path()));
+    // Others write meanwhile, at most this much.
+    assert!(free_bytes.abs_diff(expected) < 4 << 30, "{free_bytes} {expected}");
+}
+
+#[test]
 fn a_workspace_that_is_not_the_one_is_not_measured_as_empty() {
     let mut files = Files::open();
     std::fs::rename(files.at(NONCE_FILE), files.at("elsewhere")).unwrap();

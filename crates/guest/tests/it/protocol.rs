@@ -153,6 +153,7 @@ fn request() -> impl Strategy<Value = Request> {
         (id(), any::<u32>(), any::<u32>(), quota(), nonce())
             .prop_map(|(id, uid, gid, quota, nonce)| Request::Adopt { id, uid, gid, quota, nonce }),
         (id(), quota()).prop_map(|(id, stop)| Request::Measure { id, stop }),
+        id().prop_map(|id| Request::Room { id }),
         (id(), any::<u32>(), any::<u32>()).prop_map(|(id, max_changes, max_path_bytes)| Request::Diff {
             id,
             max_changes,
@@ -252,6 +253,7 @@ fn response() -> impl Strategy<Value = Response> {
                 usage
             }
         ),
+        (id(), any::<u64>()).prop_map(|(id, free_bytes)| Response::Room { id, free_bytes }),
         (id(), usage(), any::<bool>()).prop_map(|(id, usage, complete)| Response::Measured {
             id,
             usage,

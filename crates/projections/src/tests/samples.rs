@@ -213,7 +213,7 @@ pub(crate) fn finished_body(number: u128) -> CommandFinished {
             sha256: Some("cd".repeat(32)),
         }],
         files_changed_truncated: false,
-        usage: Usage { cpu_ms: 31, peak_memory_bytes: 9 << 20 },
+        usage: Usage { cpu_ms: Some(31), peak_memory_bytes: Some(9 << 20) },
         duration_ms: 402,
     }
 }

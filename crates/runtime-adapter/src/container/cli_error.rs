@@ -29,6 +29,8 @@ pub(super) enum CliError {
     NoSpace,
     /// The runtime named is not registered with the engine.
     NoSuchRuntime,
+    /// The guest in the image speaks another version of the protocol.
+    GuestVersion,
     /// Anything else.
     Other,
 }
@@ -77,6 +79,7 @@ impl CliError {
         let (code, effect_possible) = match self {
             Self::NoSuchImage => return PortError::Rejected { code: "unknown_image" },
             Self::NameInUse => return PortError::Rejected { code: "environment_exists" },
+            Self::GuestVersion => return PortError::Rejected { code: "guest_version" },
             Self::Start => ("engine_client_missing", false),
             Self::Unreachable => ("engine_unreachable", true),
             Self::Permission => ("engine_permission", false),

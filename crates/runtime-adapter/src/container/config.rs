@@ -78,6 +78,8 @@ pub struct ContainerConfig {
     pub open_files_max: u64,
     /// Memory of the files container in bytes; with [`Backing::Tmpfs`] the workspace comes on top.
     pub files_memory_bytes: u64,
+    /// Room on the engine's disk in bytes below which nothing new begins; 0 asks for none.
+    pub disk_reserve_bytes: u64,
     /// How long making an environment may take in all.
     pub provision_budget: Duration,
     /// A private directory of this process for the client's empty configuration and the seccomp files, kept for its life;
@@ -109,6 +111,7 @@ impl ContainerConfig {
             shm_bytes: 64 << 20,
             open_files_max: 8192,
             files_memory_bytes: 512 << 20,
+            disk_reserve_bytes: 1 << 30,
             provision_budget: Duration::from_secs(30),
             state_dir: None,
             crash_points: CrashPoints::default(),

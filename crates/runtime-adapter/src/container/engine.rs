@@ -7,9 +7,11 @@ use std::time::Duration;
 use events::ids::LogId;
 use events::spec::ImageDigest;
 use events::time::Timestamp;
+use guest::protocol::PROTOCOL_VERSION;
 
 use super::cli::{Cli, words};
 use super::cli_error::CliError;
+use super::disk::Disk;
 use super::labels;
 
 /// How often a removal that another call began is looked at, and for how long.
@@ -20,6 +22,7 @@ const REMOVAL_POLLS: u32 = 100;
 #[derive(Debug)]
 pub(super) struct Engine {
     pub(super) cli: Cli,
+    pub(super) disk: Disk,
     known_images: Mutex<HashSet<ImageDigest>>,
 }
 
@@ -32,8 +35,8 @@ pub(super) struct ContainerState {
 }
 
 impl Engine {
-    pub(super) fn new(cli: Cli) -> Self {
-        Self { cli, known_images: Mutex::default() }
+    pub(super) fn new(cli: Cli, disk: Disk) -> Self {
+        Self { cli, disk, known_images: Mutex::default() }
     }
 
     /// The engine answers.
@@ -41,10 +44,19 @@ impl Engine {
         self.cli.text(words(["version", "--format", "{{.Server.Version}}"])).await.map(drop)
     }
 
-    /// The id of the image that a reference names now.
+    /// The id of the image of ours that a reference names now.
+    ///
+    /// # Errors
+    /// `NoSuchImage`; `GuestVersion` for an image whose guest this adapter does not understand.
     pub(super) async fn image_id(&self, reference: &str) -> Result<ImageDigest, CliError> {
-        let id = self.cli.text(words(["image", "inspect", "--format", "{{.Id}}", "--", reference])).await;
-        let id = id.map_err(|error| if error == CliError::Gone { CliError::NoSuchImage } else { error })?;
+        let format = format!("{{{{.Id}}}} {{{{index .Config.Labels \"{}\"}}}}", labels::PROTOCOL);
+        let text = self.cli.text(words(["image", "inspect", "--format", &format, "--", reference])).await;
+        let text =
+            text.map_err(|error| if error == CliError::Gone { CliError::NoSuchImage } else { error })?;
+        let (id, protocol) = text.split_once(' ').unwrap_or((&text, ""));
+        if protocol.parse() != Ok(PROTOCOL_VERSION) {
+            return Err(CliError::GuestVersion);
+        }
         id.parse().map_err(|_| CliError::Other)
     }
 

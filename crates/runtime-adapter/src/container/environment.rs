@@ -277,6 +277,18 @@ impl Environment {
         }
     }
 
+    /// There is room on the engine's disk for new work, as far as can be found out.
+    pub(super) async fn check_disk(&self) -> Result<(), PortError> {
+        if self.engine.disk.is_known_roomy() {
+            return Ok(());
+        }
+        // A channel that does not open is its user's to report.
+        match self.files_channel().await {
+            Ok(files) => self.engine.disk.check(&files).await,
+            Err(_) => Ok(()),
+        }
+    }
+
     /// Stops the sandbox because of one command; false when it has been stopped already since `channel` was opened. Every
     /// command on the channel ends, and nothing starts until [`Environment::spawn_channel`] has started the container again.
     pub(super) async fn stop(&self, channel: &Arc<SpawnChannel>, stop: Stop) -> bool {

@@ -14,15 +14,16 @@ use guest::protocol::spawn::{CounterSource, ExitStatus, Exited, Rlimits, StartCo
 
 use super::config::ContainerConfig;
 use super::environment::Environment;
+use super::files::{FilesChannel, FilesFailure};
 use super::follow::{FollowEnd, Followed, memory_evidence, source};
-use super::quota::file_size_max;
+use super::quota::{self, file_size_max};
 use super::reports::Collected;
 use super::spawn::Stop;
 use crate::capture::OutputCapture;
 use crate::ports::{
     Cancel, ExecuteError, ExecutionCommand, ExecutionResult, OutputSink, PortError, StdinSource,
 };
-use crate::quota::{Allowance, Measured, Used};
+use crate::quota::{Allowance, Measured};
 
 /// Every command is the first to go when memory runs out, before anything of ours. In gVisor the score means nothing: there the
 /// sandbox dies whole.
@@ -36,8 +37,8 @@ const fn oom_score_adj(mechanism: Mechanism) -> i32 {
 const TREE_KILL_DEADLINE: Duration = Duration::from_secs(5);
 /// What a killed container's channel still held is read at once; this only bounds a channel that does not end.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(2);
-/// Searches for deleted open files after a command that may be cut by their time before that counts as impossible.
-const SEARCHES_MAX: u32 = 3;
+/// Looks beside other commands, after the end of one, that may be cut by their time before that counts as impossible.
+const LOOKS_MAX: u32 = 3;
 /// How much later than the sandbox's death the engine may tell of a kill by the kernel.
 const OOM_EVENT_DEADLINE: Duration = Duration::from_millis(500);
 
@@ -86,7 +87,7 @@ pub(super) async fn run(
     let collected = environment.finish_changes(command.command_id, &files).await;
     let mut outcome = outcome?;
     let collected = collected?;
-    let used = used_now(environment, &followed, &collected, &allowance).await;
+    let used = used_now(environment, &files, &followed, &collected, &allowance).await;
     judge(environment, &command, &mut outcome, &allowance, used, &followed);
 
     let exited = followed.exited;
@@ -94,12 +95,7 @@ pub(super) async fn run(
         let undelivered = pump.undelivered_bytes(exited.map_or(0, |exited| exited.stdin_bytes)).await;
         outcome.evidence.stdin_undelivered_bytes = (undelivered > 0).then_some(undelivered);
     }
-    let cgroup = followed.channel.counter_source() != CounterSource::None;
-    let usage =
-        exited.map_or(Usage { cpu_ms: 0, peak_memory_bytes: followed.memory_peak_bytes() }, |exited| Usage {
-            cpu_ms: if cgroup { exited.cgroup_cpu_ms } else { exited.cpu_ms },
-            peak_memory_bytes: exited.max_rss_bytes,
-        });
+    let usage = followed.usage();
     let (stdout, stderr) = followed.capture.finish();
     let result = ExecutionResult {
         exit_code: outcome.exit_code,
@@ -168,24 +164,21 @@ fn start_command(
 /// What the workspace holds after a command. Nothing that has ended holds a deleted file open; what still runs may.
 async fn used_now(
     environment: &Environment,
+    files: &Arc<FilesChannel>,
     followed: &Followed,
     collected: &Collected,
     allowance: &Allowance,
 ) -> Measured {
     let used = environment.used()?;
-    if !collected.others_run {
+    if !collected.others_run || !used.is_within(allowance.ceiling()) {
         return Some(used);
     }
-    let (uid, ceiling) = (environment.uid, allowance.ceiling());
-    for _ in 0..SEARCHES_MAX {
-        // Without an answer the sandbox has stopped, and everything in it.
-        let Some(deleted) = followed.channel.deleted(uid, uid, ceiling).await else { return Some(used) };
-        let both = deleted.measured.map(|deleted| Used {
-            bytes: used.bytes.saturating_add(deleted.bytes),
-            inodes: used.inodes.saturating_add(deleted.inodes),
-        });
-        if deleted.complete || both.is_none_or(|both| !both.is_within(ceiling)) {
-            return both;
+    for _ in 0..LOOKS_MAX {
+        match quota::look(environment, files, &followed.channel, allowance.ceiling()).await {
+            Ok(found) if !found.is_unfinished(allowance.ceiling()) => return found.measured,
+            // The sandbox has stopped, and everything in it; or the files container: whoever needs it next says so.
+            Err(FilesFailure::ChannelEnded) => return Some(used),
+            Ok(_) | Err(_) => {}
         }
     }
     None
@@ -228,7 +221,7 @@ fn never_started(evidence: Evidence, output_bytes_max: u64) -> ExecutionResult {
         stragglers: 0,
         files_changed: Vec::new(),
         files_changed_truncated: false,
-        usage: Usage { cpu_ms: 0, peak_memory_bytes: 0 },
+        usage: Usage::default(),
         duration_ms: 0,
     }
 }

@@ -54,7 +54,7 @@ impl FilesChannel {
     /// Starts `guest files` in a running files container and exchanges hellos.
     ///
     /// # Errors
-    /// `Timeout`; `Other` when the channel ended or speaks another version.
+    /// `Timeout`; `Other` when the channel ended, `GuestVersion` when it speaks another version.
     pub(super) async fn open(cli: &Cli, container: &str) -> Result<Arc<Self>, CliError> {
         let piped = cli.open(words(["exec", "--interactive", container, "/guest", "files"]))?;
         let inbox = Arc::new(FilesInbox::default());
@@ -67,7 +67,7 @@ impl FilesChannel {
             loop {
                 changes.borrow_and_update();
                 if let Some(hello) = channel.inbox.table().hello.clone() {
-                    return if hello.is_compatible() { Ok(()) } else { Err(CliError::Other) };
+                    return if hello.is_compatible() { Ok(()) } else { Err(CliError::GuestVersion) };
                 }
                 if channel.end().is_some() || changes.changed().await.is_err() {
                     return Err(CliError::Other);

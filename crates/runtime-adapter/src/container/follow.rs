@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use events::event::command::{Evidence, KillReason};
+use events::event::command::{Evidence, KillReason, Usage};
 use guest::protocol::CREDIT_WINDOW_BYTES;
 use guest::protocol::spawn::{COUNTER_INTERVAL_MS, CounterSource, Counters, Exited, Output, StartCommand};
 
@@ -59,7 +59,8 @@ pub(super) struct Followed {
     stdout_consumed: u32,
     stderr_consumed: u32,
     refusals: Option<(Instant, u64)>,
-    memory_peak_bytes: u64,
+    /// The last sample while it ran.
+    last: Option<Counters>,
 }
 
 impl Followed {
@@ -92,7 +93,7 @@ impl Followed {
             stdout_consumed: 0,
             stderr_consumed: 0,
             refusals: None,
-            memory_peak_bytes: 0,
+            last: None,
         }
     }
 
@@ -106,9 +107,22 @@ impl Followed {
         u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// The sandbox's highest memory use, as far as it was reported while the command ran.
-    pub(super) fn memory_peak_bytes(&self) -> u64 {
-        self.exited.map_or(self.memory_peak_bytes, |exited| exited.memory_peak_bytes)
+    /// What it used: as counted at its end, or as last sampled when the end took the counting with it.
+    pub(super) fn usage(&self) -> Usage {
+        let has_cgroup = self.channel.counter_source() != CounterSource::None;
+        match self.exited {
+            Some(exited) => Usage {
+                cpu_ms: Some(if has_cgroup { exited.cgroup_cpu_ms } else { exited.cpu_ms }),
+                peak_memory_bytes: Some(exited.max_rss_bytes),
+            },
+            None => Usage {
+                cpu_ms: self
+                    .last
+                    .filter(|_| has_cgroup)
+                    .map(|last| last.cpu_us.saturating_sub(self.base.cpu_us) / 1000),
+                peak_memory_bytes: None,
+            },
+        }
     }
 
     /// Until it ends or must be killed.
@@ -285,7 +299,7 @@ impl Followed {
     /// A sample in which a counter rose: a kill by the kernel counts at once, refused forks when they go on.
     fn counted(&mut self, environment: &Environment, counters: Counters) -> Option<FollowEnd> {
         let limits = &environment.spec.limits;
-        self.memory_peak_bytes = counters.memory_peak_bytes;
+        self.last = Some(counters);
         let oom_kills = counters.oom_kills.saturating_sub(self.base.oom_kills);
         if oom_kills > 0 {
             let evidence = memory_evidence(

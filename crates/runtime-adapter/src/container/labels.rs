@@ -23,6 +23,8 @@ pub(super) const PROFILE: &str = "leasehold.profile";
 pub(super) const CREATED: &str = "leasehold.created";
 /// When it must be gone.
 pub(super) const HARD_DEADLINE: &str = "leasehold.hard_deadline";
+/// The version of the guest's protocol, on our images (and so on what is made of them).
+pub(super) const PROTOCOL: &str = "leasehold.protocol";
 
 /// What a labelled object is to its environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

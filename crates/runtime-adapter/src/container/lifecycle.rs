@@ -99,7 +99,9 @@ impl Inner {
             let arguments = profile::files(&self.private, memory_bytes, image, name, volume, labels);
             self.engine.cli.run(arguments).await.map_err(CliError::to_port)?;
             crash_points.reach("after_files");
-            environment.open_files(true).await
+            let files = environment.open_files(true).await?;
+            self.engine.disk.check(&files).await?;
+            Ok(files)
         };
         let sandbox = async {
             let name = &environment.sandbox_name;

@@ -5,6 +5,7 @@
 //! kills. One long-lived client process per container carries its channel.
 //!
 //! - `cli`, `cli_error`: the one place that starts processes, and what they can say.
+//! - `disk`: room on the engine's disk.
 //! - `engine`, `private`, `profile`, `labels`, `inventory`: single objects, their options, names and labels.
 //! - `link`, `outgoing`, `spawn`, `files`: the two framed channels.
 //! - `environment`, `lifecycle`: channels and life of one environment; `watch`: the engine's event stream.
@@ -14,6 +15,7 @@
 mod cli;
 mod cli_error;
 mod config;
+mod disk;
 mod engine;
 mod environment;
 mod execute;
@@ -46,10 +48,11 @@ use events::spec::{ImageDigest, Mechanism};
 
 pub use config::{Backing, ContainerConfig};
 pub use gvisor::GvisorFacts;
-pub use probe::{Probe, probe, probe_gvisor};
+pub use probe::{Probe, ProbedImage, probe, probe_gvisor};
 
 use cli::Cli;
 use cli_error::CliError;
+use disk::Disk;
 use engine::Engine;
 use environment::Environment;
 use private::PrivateFiles;
@@ -85,7 +88,7 @@ impl ContainerAdapter {
     /// Finds the engine's client, resolves both images and begins to listen to the engine's events.
     ///
     /// # Errors
-    /// `Rejected` (`mechanism_unsupported`, `uids_invalid`, `unknown_image`) for what no retry can help; `Unavailable` when
+    /// `Rejected` (`mechanism_unsupported`, `uids_invalid`, `unknown_image`, `guest_version`) for what no retry can help; `Unavailable` when
     /// the engine does not answer or its client is missing. Unless old engines are allowed also `engine_too_old` and
     /// `runc_too_old` (`Rejected`). With [`Mechanism::Gvisor`] also `gvisor_not_registered`,
     /// `gvisor_is_default_runtime`, `gvisor_host_network`, `gvisor_unsafe_arguments`, `gvisor_not_in_use` (`Rejected`) and
@@ -102,7 +105,8 @@ impl ContainerAdapter {
             .map_err(|_| PortError::Unavailable { code: "state_dir", effect_possible: false })?;
         let (path, host) = (config.docker_path.as_deref(), config.docker_host.clone());
         let cli = Cli::find(path, host, Arc::clone(&private)).await;
-        let engine = Arc::new(Engine::new(cli.map_err(CliError::to_port)?));
+        let engine =
+            Arc::new(Engine::new(cli.map_err(CliError::to_port)?, Disk::new(config.disk_reserve_bytes)));
         if !config.allow_old_engine {
             versions::check(&engine.cli).await?;
         }
@@ -222,6 +226,12 @@ impl ExecutionEnvironment for ContainerAdapter {
             execute::run(&environment, &inner.config, command, stdin, sink, cancel).await
         };
         to_end_here("command", run).await.unwrap_or(Err(ExecuteError::Port(INTERNAL)))
+    }
+
+    async fn admit(&self, handle: &EnvironmentHandle) -> Result<(), PortError> {
+        // What else may be wrong with it, its execution says.
+        let Ok(environment) = self.inner.admitted(handle) else { return Ok(()) };
+        environment.check_disk().await
     }
 
     async fn destroy(&self, environment_id: EnvironmentId) -> Result<(), PortError> {

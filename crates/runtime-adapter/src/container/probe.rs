@@ -7,6 +7,7 @@ use events::spec::ImageDigest;
 
 use super::cli::{Cli, words};
 use super::cli_error::CliError;
+use super::disk::Disk;
 use super::engine::Engine;
 use super::gvisor::{self, GvisorFacts};
 use super::labels;
@@ -18,8 +19,19 @@ use crate::ports::PortError;
 pub struct Probe {
     /// The engine's version as it says it, for example `20.10.24+dfsg1`.
     pub server_version: String,
-    /// What each image asked for resolves to, in the same order; `None` when it is not there.
-    pub images: Vec<Option<ImageDigest>>,
+    /// What became of each image asked for, in the same order.
+    pub images: Vec<ProbedImage>,
+}
+
+/// One image of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProbedImage {
+    /// The engine does not have it.
+    Missing,
+    /// Its guest speaks another version of the protocol than this program.
+    OtherVersion,
+    /// It can be used; its id.
+    Usable(ImageDigest),
 }
 
 /// Asks the engine for its version and for images.
@@ -37,8 +49,9 @@ pub async fn probe(
         let mut ids = Vec::new();
         for reference in images {
             ids.push(match engine.image_id(reference).await {
-                Ok(id) => Some(id),
-                Err(CliError::NoSuchImage) => None,
+                Ok(id) => ProbedImage::Usable(id),
+                Err(CliError::NoSuchImage) => ProbedImage::Missing,
+                Err(CliError::GuestVersion) => ProbedImage::OtherVersion,
                 Err(error) => return Err(error),
             });
         }
@@ -65,5 +78,5 @@ pub async fn probe_gvisor(
 async fn engine(docker_path: Option<&Path>, docker_host: Option<&str>) -> Result<Engine, CliError> {
     let private = PrivateFiles::make(None).map_err(|_| CliError::Start)?;
     let cli = Cli::find(docker_path, docker_host.map(str::to_owned), Arc::new(private)).await?;
-    Ok(Engine::new(cli))
+    Ok(Engine::new(cli, Disk::new(0)))
 }

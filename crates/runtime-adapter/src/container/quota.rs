@@ -41,8 +41,8 @@ pub(super) struct Look {
 
 /// What a look found, whether that was all there is, and whether its time was over.
 #[derive(Clone, Copy)]
-struct Found {
-    measured: Measured,
+pub(super) struct Found {
+    pub(super) measured: Measured,
     complete: bool,
     is_late: bool,
 }
@@ -103,7 +103,7 @@ impl Found {
     }
 
     /// It ended before everything was looked at, with nothing found that is too much.
-    fn is_unfinished(&self, ceiling: Used) -> bool {
+    pub(super) fn is_unfinished(&self, ceiling: Used) -> bool {
         !self.complete && (self.is_late || self.measured.is_some_and(|used| used.is_within(ceiling)))
     }
 }
@@ -128,7 +128,8 @@ async fn shared_look(
     Ok(found)
 }
 
-async fn look(
+/// One look: what is held under a name, and what without one.
+pub(super) async fn look(
     environment: &Environment,
     files: &Arc<FilesChannel>,
     spawn: &SpawnChannel,

@@ -86,7 +86,7 @@ impl SpawnChannel {
     /// Starts `guest spawn` in a running sandbox and exchanges hellos.
     ///
     /// # Errors
-    /// `Timeout`, or `Gone` and the like when the container is not running; `Other` for another protocol version.
+    /// `Timeout`, or `Gone` and the like when the container is not running; `GuestVersion` for another protocol version.
     pub(super) async fn open(cli: &Cli, sandbox: &str) -> Result<Self, CliError> {
         let piped = cli.open(words(["exec", "--interactive", sandbox, "/leasehold/guest", "spawn"]))?;
         let inbox = Arc::new(SpawnInbox::default());
@@ -94,7 +94,7 @@ impl SpawnChannel {
         link.control(&ToGuest::Hello(Hello::host()));
         let channel = Self { link, inbox, stop: OnceLock::new() };
         let hello = channel.answer(|table| table.hello.clone()).await?;
-        if hello.is_compatible() { Ok(channel) } else { Err(CliError::Other) }
+        if hello.is_compatible() { Ok(channel) } else { Err(CliError::GuestVersion) }
     }
 
     /// The workspace's nonce as the sandbox sees it.

@@ -139,6 +139,7 @@ impl Workspace for ContainerAdapter {
     ) -> Result<WriteOutcome, WorkspaceError> {
         let deadline = Instant::now() + STREAM_DEADLINE;
         let name = path.as_bytes().to_vec();
+        within(deadline, async { Ok(self.inner.admitted(handle)?.check_disk().await?) }).await?;
         let (environment, mut exchange) = self
             .request(handle, deadline, |id| Request::Write { id, path: name, max_bytes, create_only: false })
             .await?;

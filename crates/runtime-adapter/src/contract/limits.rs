@@ -64,6 +64,11 @@ pub async fn a_spin_loop_is_timeout_and_keeps_to_its_processors(subject: &Subjec
     let evidence = result.evidence.clone().expect("evidence");
     assert_eq!(evidence.limit_ms, Some(3_000));
     assert!(evidence.elapsed_ms.is_some_and(|elapsed| elapsed >= 3_000), "{evidence:?}");
+    // What a killed command used is told as far as it was counted, and never as nothing.
+    match result.usage.cpu_ms {
+        Some(cpu_ms) => assert!(cpu_ms >= 100, "{:?}", result.usage),
+        None => assert_eq!(subject.mechanism, Mechanism::Gvisor, "a cgroup counts to the end"),
+    }
     goes_on(subject, &handle, &result).await;
     // One that ends by itself is accounted: 64 spinners for two seconds get one second, and the periods at both ends; less
     // when the machine has other things to do.
@@ -74,8 +79,9 @@ pub async fn a_spin_loop_is_timeout_and_keeps_to_its_processors(subject: &Subjec
         // Its kernel takes every runnable thread for a running one; what it takes of the host is looked at there.
         return;
     }
-    let share = spun.usage.cpu_ms as f64 / spun.duration_ms as f64;
-    assert!((0.05..0.65).contains(&share), "{share}: {} of {} ms", spun.usage.cpu_ms, spun.duration_ms);
+    let cpu_ms = spun.usage.cpu_ms.expect("it ended by itself");
+    let share = cpu_ms as f64 / spun.duration_ms as f64;
+    assert!((0.05..0.65).contains(&share), "{share}: {cpu_ms} of {} ms", spun.duration_ms);
 }
 
 /// An allocator is MEMORY, by itself or in a child, whatever the parent makes of it.

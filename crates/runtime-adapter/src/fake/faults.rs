@@ -15,6 +15,7 @@ pub struct Faults {
     destroy: Mutex<VecDeque<PortError>>,
     execute: Mutex<VecDeque<PortError>>,
     outage: watch::Sender<bool>,
+    disk_full: watch::Sender<bool>,
     provision_held: watch::Sender<bool>,
     destroy_held: watch::Sender<bool>,
 }
@@ -26,6 +27,7 @@ impl Default for Faults {
             destroy: Mutex::default(),
             execute: Mutex::default(),
             outage: watch::Sender::new(false),
+            disk_full: watch::Sender::new(false),
             provision_held: watch::Sender::new(false),
             destroy_held: watch::Sender::new(false),
         }
@@ -53,6 +55,11 @@ impl Faults {
         self.outage.send_replace(outage);
     }
 
+    /// While true, nothing new begins (`Unavailable`, `disk_reserve`).
+    pub fn set_disk_full(&self, full: bool) {
+        self.disk_full.send_replace(full);
+    }
+
     /// While true, provisions wait instead of finishing.
     pub fn hold_provision(&self, held: bool) {
         self.provision_held.send_replace(held);
@@ -66,6 +73,14 @@ impl Faults {
     pub(super) fn check_outage(&self) -> Result<(), PortError> {
         if *self.outage.borrow() {
             Err(PortError::Unavailable { code: "engine_unreachable", effect_possible: false })
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(super) fn check_disk(&self) -> Result<(), PortError> {
+        if *self.disk_full.borrow() {
+            Err(PortError::Unavailable { code: "disk_reserve", effect_possible: false })
         } else {
             Ok(())
         }

@@ -114,6 +114,7 @@ impl FakeAdapter {
 impl ExecutionEnvironment for FakeAdapter {
     async fn provision(&self, spec: EnvironmentSpec) -> Result<EnvironmentHandle, PortError> {
         self.faults.before_provision().await?;
+        self.faults.check_disk()?;
         if spec.image_digest != self.image_digest {
             return Err(PortError::Rejected { code: "unknown_image" });
         }
@@ -171,6 +172,10 @@ impl ExecutionEnvironment for FakeAdapter {
         };
         let internal = PortError::Unavailable { code: "internal", effect_possible: true };
         to_end("command", run).await.unwrap_or(Err(internal.into()))
+    }
+
+    async fn admit(&self, _handle: &EnvironmentHandle) -> Result<(), PortError> {
+        self.faults.check_disk()
     }
 
     async fn destroy(&self, environment_id: EnvironmentId) -> Result<(), PortError> {

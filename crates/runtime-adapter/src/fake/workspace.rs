@@ -42,6 +42,7 @@ impl Workspace for FakeAdapter {
         max_bytes: u64,
     ) -> Result<WriteOutcome, WorkspaceError> {
         let environment = self.admitted(handle)?;
+        self.faults.check_disk()?;
         let content = tokio::time::timeout(STREAM_DEADLINE, collect(bytes, max_bytes))
             .await
             .map_err(|_| WorkspaceError::DeadlineExceeded)??;

@@ -3,10 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use events::event::command::{InterruptCause, KillReason};
 use events::spec::Mechanism;
-use runtime_adapter::contract::{Call, RecordingSink, Subject, check};
-use runtime_adapter::ports::{EnvironmentHandle, ExecuteError, ExecutionResult, PortError};
+use runtime_adapter::container::ContainerConfig;
+use runtime_adapter::contract::{Call, RecordingSink, Subject, check, path_of};
+use runtime_adapter::ports::{
+    ByteStream, EnvironmentHandle, ExecuteError, ExecutionResult, PortError, WorkspaceError,
+};
 
 use super::engine::{CuttableEngine, docker, files, sandbox, volume};
 use super::{subject, subject_with};
@@ -197,6 +201,34 @@ pub(crate) async fn a_failed_provision_leaves_nothing(on: Mechanism) {
         let refused = subject.adapter.execution.provision(spec).await;
         assert!(matches!(refused, Err(PortError::Unavailable { .. })), "{refused:?}");
         assert_eq!(subject.adapter.inventory.list().await, Ok(Vec::new()));
+    })
+    .await;
+}
+
+/// What runs or is there goes on and can be taken down.
+pub(crate) async fn below_the_disk_reserve_nothing_new_begins(on: Mechanism) {
+    let more_than_any_disk = |config: &mut ContainerConfig| config.disk_reserve_bytes = u64::MAX;
+    check(super::subject_and_next(on, |_| {}, more_than_any_disk).await, async |subject: &Subject| {
+        let spec = subject.spec();
+        let roomy = subject.adapter.execution.provision(spec.clone()).await.expect("an environment");
+        assert_eq!(subject.adapter.execution.admit(&roomy).await, Ok(()));
+        subject.write(&roomy, "kept", b"x").await.expect("room");
+
+        let next = (subject.restart)().await;
+        let handle = next.execution.adopt(spec).await.expect("what is there is taken over");
+        let full = PortError::Unavailable { code: "disk_reserve", effect_possible: false };
+        assert_eq!(next.execution.admit(&handle).await, Err(full.clone()));
+        assert_eq!(next.execution.provision(subject.spec()).await, Err(full.clone()));
+        let objects = next.inventory.list().await.expect("listed");
+        assert!(
+            objects.iter().all(|object| object.environment_id == Some(handle.environment_id)),
+            "{objects:?}"
+        );
+        let piece: ByteStream = Box::pin(futures::stream::iter([Ok(Bytes::from_static(b"y"))]));
+        let written = next.workspace.write(&handle, &path_of("new"), piece, 9).await;
+        assert_eq!(written.map(drop), Err(WorkspaceError::Port(full)));
+        next.workspace.remove(&handle, &path_of("kept")).await.expect("removing makes room");
+        next.execution.destroy(handle.environment_id).await.expect("taken down");
     })
     .await;
 }

@@ -33,11 +33,21 @@ async fn subject(mechanism: Mechanism) -> Subject {
 
 /// An adapter with something else than the defaults.
 async fn subject_with(mechanism: Mechanism, configure: impl FnOnce(&mut ContainerConfig)) -> Subject {
+    subject_and_next(mechanism, configure, |_| {}).await
+}
+
+/// The same, and the process after it has something else again.
+async fn subject_and_next(
+    mechanism: Mechanism,
+    configure: impl FnOnce(&mut ContainerConfig),
+    next: impl FnOnce(&mut ContainerConfig),
+) -> Subject {
     let (clock, mut config) = (TestClock::default(), config(mechanism));
     configure(&mut config);
     let started = ContainerAdapter::start(config.clone(), clock.as_clock()).await;
     let adapter = started.expect("the engine answers, has both images and runs the mechanism");
     let image = adapter.execution_image().clone();
+    next(&mut config);
     let again = clock.clone();
     let restart = Box::new(move || {
         let (config, clock) = (config.clone(), again.as_clock());
@@ -82,6 +92,7 @@ macro_rules! all_suites {
                 a_workspace_that_was_swapped_is_never_used, an_engine_that_is_down_is_told_and_everything_recovers,
                 commands_run_again_after_an_outage, a_failed_provision_leaves_nothing,
                 a_caller_that_goes_away_leaves_no_half_environment,
+                below_the_disk_reserve_nothing_new_begins,
                 a_name_that_is_taken_is_told_in_our_words_and_its_owner_stays;
             profile: both_containers_have_exactly_the_rights_they_need, the_host_sees_the_processors_limit,
                 a_foreign_container_with_a_similar_name_is_left_alone;

@@ -1,7 +1,7 @@
 //! Starting the adapter, and looking at the engine without one.
 
 use events::spec::Mechanism;
-use runtime_adapter::container::{ContainerAdapter, ContainerConfig};
+use runtime_adapter::container::{ContainerAdapter, ContainerConfig, ProbedImage};
 use runtime_adapter::contract::{Subject, check};
 use runtime_adapter::ports::PortError;
 
@@ -12,7 +12,7 @@ async fn the_probe_tells_version_and_images() {
     let images = ["leasehold/execution:dev", "leasehold/no-such-image:dev"];
     let probe = runtime_adapter::container::probe(None, None, &images).await.expect("the engine answers");
     assert!(probe.server_version.contains('.'));
-    assert_eq!(probe.images.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false]);
+    assert!(matches!(probe.images[..], [ProbedImage::Usable(_), ProbedImage::Missing]), "{probe:?}");
     let nowhere = runtime_adapter::container::probe(None, Some("unix:///nowhere/engine.sock"), &[]).await;
     let code = "engine_unreachable";
     assert_eq!(nowhere, Err(PortError::Unavailable { code, effect_possible: true }));
@@ -32,6 +32,23 @@ async fn every_installed_client_will_do() {
         })
         .await;
     }
+}
+
+/// An image that an earlier release built is told before the first environment, not by it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_of_another_version_is_refused_at_start() {
+    let tag = format!("leasehold/other-version:{}", uuid::Uuid::now_v7());
+    let container = super::engine::docker(&["create", "--network", "none", "leasehold/files:dev"]).await;
+    super::engine::docker(&["commit", "--change", "LABEL leasehold.protocol=0", &container, &tag]).await;
+    super::engine::docker(&["rm", &container]).await;
+    let mut config = super::config(Mechanism::Docker);
+    config.files_image.clone_from(&tag);
+    let clock = runtime_adapter::contract::TestClock::default().as_clock();
+    let refused = ContainerAdapter::start(config, clock).await.err();
+    let probe = runtime_adapter::container::probe(None, None, &[&tag]).await.expect("the engine answers");
+    super::engine::docker(&["rmi", &tag]).await;
+    assert_eq!(refused, Some(PortError::Rejected { code: "guest_version" }));
+    assert_eq!(probe.images, [ProbedImage::OtherVersion]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@ use std::io::Write as _;
 
 use event_log::embedded;
 use events::spec::{ImageDigest, Mechanism};
-use runtime_adapter::container;
+use runtime_adapter::container::{self, ProbedImage};
 use runtime_adapter::ports::PortError;
 use serde_json::{Value, json};
 
@@ -48,17 +48,24 @@ async fn engine(config: &Config) -> Vec<Check> {
     let images = [config.image.as_str(), config.files_image.as_str()];
     match container::probe(None, config.engine_host.as_deref(), &images).await {
         Ok(probe) => {
-            let execution_image = probe.images.first().cloned().flatten();
+            let execution_image = match probe.images.first() {
+                Some(ProbedImage::Usable(digest)) => Some(digest.clone()),
+                _ => None,
+            };
             let mut checks =
                 vec![Check { name: "container engine", ok: true, detail: probe.server_version.clone() }];
             for ((name, reference), found) in
                 ["execution image", "files image"].into_iter().zip(images).zip(probe.images)
             {
-                let ok = found.is_some();
-                let detail = found.map_or_else(
-                    || format!("{reference} is not loaded: ./dev image builds it"),
-                    |digest| format!("{reference} is {digest}"),
-                );
+                let (ok, detail) = match found {
+                    ProbedImage::Missing => {
+                        (false, format!("{reference} is not loaded: ./dev image builds it"))
+                    }
+                    ProbedImage::OtherVersion => {
+                        (false, format!("{reference} is of another version: ./dev image builds it anew"))
+                    }
+                    ProbedImage::Usable(digest) => (true, format!("{reference} is {digest}")),
+                };
                 checks.push(Check { name, ok, detail });
             }
             checks.push(gvisor(config, execution_image.as_ref()).await);

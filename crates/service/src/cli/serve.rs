@@ -261,6 +261,7 @@ async fn runtime(config: &Config, foundation: &Foundation, data_dir: &Path) -> R
             settings.gvisor_runtime.clone_from(&config.gvisor_runtime);
             settings.gvisor_allow_host_network = config.gvisor_allow_host_network;
             settings.allow_old_engine = config.allow_old_engine;
+            settings.disk_reserve_bytes = config.disk_reserve_bytes;
             settings.provision_budget = config.provision_budget;
             settings.state_dir = Some(data_dir.to_path_buf());
             settings.crash_points = CrashPoints::armed(config.crash_point.as_deref());

@@ -85,6 +85,8 @@ pub struct Config {
     pub gvisor_allow_host_network: bool,
     /// Releases of the engine and of runc below the floor of production are used none the less.
     pub allow_old_engine: bool,
+    /// Room on the engine's disk in bytes below which nothing new begins.
+    pub disk_reserve_bytes: u64,
     /// Longest time to make an environment.
     pub provision_budget: Duration,
     /// Longest life of an environment, and so of a lease.
@@ -139,6 +141,7 @@ impl Config {
             gvisor_runtime: read.take("gvisor_runtime", values::text),
             gvisor_allow_host_network: host_network.unwrap_or(profile == Profile::Development),
             allow_old_engine: old_engine.unwrap_or(profile == Profile::Development),
+            disk_reserve_bytes: read.take("disk_reserve_bytes", |raw| values::number(raw, 0, 1 << 50)),
             provision_budget: read.take("provision_budget_seconds", |raw| values::seconds(raw, 1, 60)),
             environment_cap: read.take("environment_cap_seconds", |raw| values::seconds(raw, 5, 86_400)),
             queue_waiting_max: read.take("queue_waiting_max", |raw| values::count(raw, 1, 1_024)),

@@ -50,6 +50,11 @@ pub const SETTINGS: &[Setting] = &[
         "allow_old_engine",
         "whether an engine below 25.0.5 or a runc below 1.2.8 or 1.3.3 is used; true in development, false in production",
     ),
+    setting(
+        "disk_reserve_bytes",
+        "1073741824",
+        "room on the engine's disk below which nothing new begins, 0 for none",
+    ),
     setting("provision_budget_seconds", "30", "longest time to make an environment, at most 60"),
     setting("environment_cap_seconds", "3600", "longest life of an environment and of a lease"),
     setting("queue_waiting_max", "64", "foreground commands that may wait in one environment"),

@@ -22,6 +22,7 @@ use super::active::Taken;
 use super::queue::Place;
 use super::run::Running;
 use crate::api::{CommandRequest, RequestCtx, ServiceError};
+use crate::environments::make::reason_code;
 use crate::runs::{RunRef, SubmitError, Submitted};
 
 /// Linux refuses a single argument of 128 KiB or more; argv is bounded below that, so only a variable can be too large.
@@ -195,6 +196,9 @@ impl Execution {
 
     async fn accept_once(&self, plan: &Plan) -> Result<(Accepted, Option<Running<'_>>), ServiceError> {
         let environment = self.shared.environments.ensure(plan.run, plan.lease_id).await?;
+        self.shared.environments.ports().execution.admit(&environment.handle).await.map_err(|error| {
+            ServiceError::EnvironmentUnavailable { reason_code: reason_code(&error).to_owned() }
+        })?;
         let digest = plan.key.as_ref().map(|key| key.digest);
         let mut entry =
             match self.shared.actives.enter(plan.command_id, environment.handle.environment_id, digest) {

@@ -50,8 +50,8 @@ pub(super) fn bounded_finished(reported: &CommandFinished) -> CommandFinished {
         files_changed,
         files_changed_truncated: reported.files_changed_truncated || cut,
         usage: Usage {
-            cpu_ms: bounded_count(reported.usage.cpu_ms),
-            peak_memory_bytes: bounded_count(reported.usage.peak_memory_bytes),
+            cpu_ms: reported.usage.cpu_ms.map(bounded_count),
+            peak_memory_bytes: reported.usage.peak_memory_bytes.map(bounded_count),
         },
         duration_ms: bounded_count(reported.duration_ms),
     }

@@ -135,6 +135,11 @@ pub enum Request {
         /// Any value.
         token: u64,
     },
+    /// How much room the engine's own disk has.
+    Room {
+        /// Request id.
+        id: u32,
+    },
 }
 
 /// Kind of [`Request::WriteData`].
@@ -166,6 +171,7 @@ impl Frame for Request {
             Self::Cancel { .. } => 15,
             Self::Ping { .. } => 16,
             Self::Measure { .. } => 17,
+            Self::Room { .. } => 18,
         }
     }
 
@@ -184,7 +190,8 @@ impl Frame for Request {
             | Self::Stat { id, .. }
             | Self::Remove { id, .. }
             | Self::Credit { id, .. }
-            | Self::Cancel { id } => *id,
+            | Self::Cancel { id }
+            | Self::Room { id } => *id,
         }
     }
 
@@ -227,13 +234,13 @@ impl Frame for Request {
             Self::Credit { bytes, .. } => out.put_u32(*bytes),
             Self::Ping { token } => out.put_u64(*token),
             Self::Measure { stop, .. } => stop.put(out),
-            Self::WriteEnd { .. } | Self::Cancel { .. } => {}
+            Self::WriteEnd { .. } | Self::Cancel { .. } | Self::Room { .. } => {}
         }
     }
 
     fn max_payload_bytes(kind: u8) -> Option<usize> {
         match kind {
-            1..=3 | 6..=17 => Some(MAX_PAYLOAD_BYTES),
+            1..=3 | 6..=18 => Some(MAX_PAYLOAD_BYTES),
             _ => None,
         }
     }
@@ -292,6 +299,7 @@ impl Frame for Request {
             15 => Self::Cancel { id },
             16 => Self::Ping { token: take.u64("token")? },
             17 => Self::Measure { id, stop: Quota::take(&mut take)? },
+            18 => Self::Room { id },
             _ => return Err(ProtocolError::UnknownKind { kind }),
         };
         take.finish()?;

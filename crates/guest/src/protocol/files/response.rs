@@ -137,6 +137,13 @@ pub enum Response {
         /// The ping's token.
         token: u64,
     },
+    /// Answer to `Room`; final.
+    Room {
+        /// Request id.
+        id: u32,
+        /// What may still be written to the engine's disk, in bytes.
+        free_bytes: u64,
+    },
 }
 
 impl Response {
@@ -152,7 +159,8 @@ impl Response {
             | Self::Written { .. }
             | Self::ListEnd { .. }
             | Self::Stated { .. }
-            | Self::Removed { .. } => true,
+            | Self::Removed { .. }
+            | Self::Room { .. } => true,
             Self::Hello(_)
             | Self::Change { .. }
             | Self::ReadMeta { .. }
@@ -194,6 +202,7 @@ impl Frame for Response {
             Self::Credit { .. } => 16,
             Self::Pong { .. } => 17,
             Self::Measured { .. } => 18,
+            Self::Room { .. } => 19,
         }
     }
 
@@ -213,7 +222,8 @@ impl Frame for Response {
             | Self::ListEnd { id, .. }
             | Self::Stated { id, .. }
             | Self::Removed { id, .. }
-            | Self::Credit { id, .. } => *id,
+            | Self::Credit { id, .. }
+            | Self::Room { id, .. } => *id,
         }
     }
 
@@ -260,12 +270,13 @@ impl Frame for Response {
                 usage.put(out);
                 out.put_bool(*complete);
             }
+            Self::Room { free_bytes, .. } => out.put_u64(*free_bytes),
         }
     }
 
     fn max_payload_bytes(kind: u8) -> Option<usize> {
         match kind {
-            1..=3 | 6..=18 => Some(MAX_PAYLOAD_BYTES),
+            1..=3 | 6..=19 => Some(MAX_PAYLOAD_BYTES),
             _ => None,
         }
     }
@@ -317,6 +328,7 @@ impl Frame for Response {
             16 => Self::Credit { id, bytes: take.u32("bytes")? },
             17 => Self::Pong { token: take.u64("token")? },
             18 => Self::Measured { id, usage: Usage::take(&mut take)?, complete: take.bool("complete")? },
+            19 => Self::Room { id, free_bytes: take.u64("free_bytes")? },
             _ => return Err(ProtocolError::UnknownKind { kind }),
         };
         take.finish()?;

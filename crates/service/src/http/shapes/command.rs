@@ -204,10 +204,12 @@ pub(in crate::http) struct ChangedFile {
 /// What a command used.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 pub(in crate::http) struct CommandUsage {
-    /// CPU time.
-    pub cpu_ms: u64,
-    /// Resident memory of its largest process.
-    pub peak_memory_bytes: u64,
+    /// CPU time; null when it was not counted, as after some kills or when no program ran.
+    #[schema(required)]
+    pub cpu_ms: Option<u64>,
+    /// Resident memory of its largest process; null when it was not counted.
+    #[schema(required)]
+    pub peak_memory_bytes: Option<u64>,
 }
 
 /// What proves the end of a command: the keys of its kill reason are set, the others are null.
