@@ -6,15 +6,21 @@
 //! A process can hide its descriptors (it makes itself undumpable); the kernel does so itself for the moment between
 //! a fork of ours and its exec. So once is an accident, and again is hiding. Threads of one process share their
 //! descriptors (the seccomp profile sees to it), and one that outlived its process's first thread shows them too.
+//!
+//! An answer also says what the search before it found as well: that had no name all the time between the two, so that a walk
+//! made meanwhile did not count it.
 
 use std::collections::HashSet;
 use std::ffi::CStr;
+use std::mem::take;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use guest::protocol::spawn::{MEASURE_MAX_MS, ToHost};
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, Stat, openat, readlinkat, stat, statat};
+use rustix::fs::{
+    AtFlags, CWD, Dir, Mode, OFlags, Stat, StatxFlags, openat, readlinkat, stat, statat, statx,
+};
 use rustix::io::Errno;
 
 use super::identity::Borrowed;
@@ -40,9 +46,20 @@ pub(super) struct Question {
     pub(super) inodes_max: u64,
 }
 
+/// One file's life: its number is another's as soon as it is gone. The second is its birth in nanoseconds, 0 where the kernel does
+/// not tell.
+type Life = (u64, i128);
+
+/// What is remembered from search to search.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    hidden: Hidden,
+    found: HashSet<Life>,
+}
+
 /// Which processes hid their descriptors lately.
 #[derive(Debug, Default)]
-pub(super) struct Hidden {
+struct Hidden {
     last: HashSet<u32>,
     scans: u32,
 }
@@ -68,8 +85,10 @@ pub(super) struct Scan {
     /// Processes, and threads of a process.
     pending: Vec<(u32, Option<u32>)>,
     current: Option<Descriptors>,
-    seen: HashSet<u64>,
+    seen: HashSet<Life>,
     bytes: u64,
+    /// The part that the search before found as well: files and their bytes.
+    kept: (u64, u64),
     hidden: HashSet<u32>,
     /// A command was on its way to its program meanwhile: it is its user's by then, and shows nothing yet.
     saw_start: bool,
@@ -97,6 +116,7 @@ impl Scan {
             current: None,
             seen: HashSet::new(),
             bytes: 0,
+            kept: (0, 0),
             hidden: HashSet::new(),
             saw_start: false,
             failed,
@@ -104,7 +124,7 @@ impl Scan {
     }
 
     /// Goes on for one turn; the answer, once there is one. `is_starting` while a command has not reached its program.
-    pub(super) fn turn(&mut self, hidden: &mut Hidden, is_starting: bool) -> Option<ToHost> {
+    pub(super) fn turn(&mut self, memory: &mut Memory, is_starting: bool) -> Option<ToHost> {
         self.saw_start |= is_starting;
         let now = Instant::now();
         let until = now + TURN;
@@ -116,7 +136,7 @@ impl Scan {
                 if self.failed || self.is_over() || Instant::now() > all_until {
                     break true;
                 }
-                if !self.look() {
+                if !self.look(&memory.found) {
                     break false;
                 }
                 if Instant::now() > until && !self.failed {
@@ -124,12 +144,16 @@ impl Scan {
                 }
             }
         };
-        let is_hiding = !self.saw_start && hidden.is_hiding(std::mem::take(&mut self.hidden));
+        let is_hiding = !self.saw_start && memory.hidden.is_hiding(take(&mut self.hidden));
         let readable = !self.failed && !is_hiding;
+        let deleted_inodes = self.seen.len() as u64;
+        memory.found = take(&mut self.seen);
         Some(ToHost::Measured {
             token: self.question.token,
             deleted_bytes: self.bytes,
-            deleted_inodes: self.seen.len() as u64,
+            deleted_inodes,
+            kept_bytes: self.kept.1,
+            kept_inodes: self.kept.0,
             complete: readable && !is_cut,
             readable,
         })
@@ -140,7 +164,7 @@ impl Scan {
     }
 
     /// Looks at some descriptors of one process; false when there is none left.
-    fn look(&mut self) -> bool {
+    fn look(&mut self, before: &HashSet<Life>) -> bool {
         let Some(mut descriptors) = self.current.take() else {
             let Some((pid, thread)) = self.pending.pop() else { return false };
             match self.open(pid, thread) {
@@ -160,7 +184,7 @@ impl Scan {
                     return true;
                 }
             };
-            match self.add(&descriptors.directory, entry.file_name()) {
+            match self.add(&descriptors.directory, entry.file_name(), before) {
                 // Closed meanwhile, or the process has ended.
                 Ok(()) | Err(Errno::NOENT | Errno::SRCH) => {}
                 Err(Errno::ACCESS | Errno::PERM) => {
@@ -211,7 +235,7 @@ impl Scan {
         Ok(Some(Descriptors { pid, directory, entries }))
     }
 
-    fn add(&mut self, directory: &OwnedFd, name: &CStr) -> Result<(), Errno> {
+    fn add(&mut self, directory: &OwnedFd, name: &CStr, before: &HashSet<Life>) -> Result<(), Errno> {
         if matches!(name.to_bytes(), b"." | b"..") {
             return Ok(());
         }
@@ -219,10 +243,14 @@ impl Scan {
         if stat.st_dev != self.device || !is_deleted(directory, name, &stat)? {
             return Ok(());
         }
-        if self.seen.insert(stat.st_ino) {
+        let life = (stat.st_ino, birth(directory, name));
+        if self.seen.insert(life) {
             let blocks = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
             let size = u64::try_from(stat.st_size).unwrap_or(0);
             self.bytes = self.bytes.saturating_add(blocks.max(size));
+            if before.contains(&life) {
+                self.kept = (self.kept.0 + 1, self.kept.1.saturating_add(blocks.max(size)));
+            }
         }
         Ok(())
     }
@@ -242,6 +270,15 @@ fn is_deleted(directory: impl AsFd, name: &CStr, open: &Stat) -> Result<bool, Er
         return Ok(false);
     }
     Ok(stat(&text).map_or(true, |named| (named.st_dev, named.st_ino) != (open.st_dev, open.st_ino)))
+}
+
+fn birth(directory: impl AsFd, name: &CStr) -> i128 {
+    match statx(directory, name, AtFlags::empty(), StatxFlags::BTIME) {
+        Ok(found) if found.stx_mask & StatxFlags::BTIME.bits() != 0 => {
+            i128::from(found.stx_btime.tv_sec) * 1_000_000_000 + i128::from(found.stx_btime.tv_nsec)
+        }
+        _ => 0,
+    }
 }
 
 fn processes() -> Option<Vec<u32>> {

@@ -17,7 +17,7 @@ use super::census::Census;
 use super::children::{Children, timespec};
 use super::command::{Command, Violation};
 use super::counters::CounterFiles;
-use super::deleted::{Hidden, Question, Scan};
+use super::deleted::{Memory, Question, Scan};
 use super::standby::{self, Standby};
 use super::start;
 use super::tree;
@@ -25,6 +25,11 @@ use super::writer::Writer;
 
 /// Most commands at once, background ones included.
 const MAX_COMMANDS: usize = 64;
+
+/// Processor time that is worth a report while a command runs, and ahead of a command: what the host takes for the use of one whose
+/// end nobody counts is right to within these.
+const CPU_STEP_US: u64 = 200_000;
+const CPU_STEP_AT_START_US: u64 = 10_000;
 
 /// Most searches for deleted files that wait: the host asks again when it has an answer.
 const MAX_SCANS: usize = 2 * MAX_COMMANDS;
@@ -76,7 +81,7 @@ pub(super) struct Server {
     /// When the last frame came; set by the first `Ping`.
     heard: Option<Instant>,
     scans: VecDeque<Scan>,
-    hidden: Hidden,
+    searched: Memory,
 }
 
 impl Server {
@@ -101,7 +106,7 @@ impl Server {
             next_sample: Instant::now(),
             heard: None,
             scans: VecDeque::new(),
-            hidden: Hidden::default(),
+            searched: Memory::default(),
         }
     }
 
@@ -275,6 +280,8 @@ impl Server {
                 {
                     standby::kill(link, &frame);
                 }
+                // The host may stop the container before anybody has counted its end.
+                self.tell(self.sample(), 0);
             }
             ToGuest::Ping { token } => {
                 self.heard = Some(Instant::now());
@@ -309,7 +316,7 @@ impl Server {
         } else {
             let before = self.sample();
             // What a finished command caused is no news to the next one: it goes ahead of `Started`.
-            self.tell(before);
+            self.tell(before, CPU_STEP_AT_START_US);
             self.start_with_shim(frame, command, before)
                 .map_err(|errno| (errno, "no process or descriptor left to start the program"))
         };
@@ -437,7 +444,7 @@ impl Server {
         if self.counter_files.source() == CounterSource::None {
             self.census.sample(self.commands.values().filter_map(|command| command.processes_max));
         }
-        self.tell(self.sample());
+        self.tell(self.sample(), CPU_STEP_US);
     }
 
     /// The counters now, with what only the census tells.
@@ -450,15 +457,18 @@ impl Server {
     fn scan_on(&mut self) {
         let Some(scan) = self.scans.front_mut() else { return };
         let is_starting = self.commands.values().any(|command| !command.started && command.link.is_some());
-        if let Some(answer) = scan.turn(&mut self.hidden, is_starting) {
+        if let Some(answer) = scan.turn(&mut self.searched, is_starting) {
             self.scans.pop_front();
             self.writer.control(&answer);
         }
     }
 
-    /// Reports a sample in which something rose since the last report.
-    fn tell(&mut self, sample: Counters) {
-        if sample.oom_kills > self.told.oom_kills || sample.refused_forks > self.told.refused_forks {
+    /// Reports a sample in which something rose since the last report; the processor's time by more than a step.
+    fn tell(&mut self, sample: Counters, cpu_step_us: u64) {
+        if sample.oom_kills > self.told.oom_kills
+            || sample.refused_forks > self.told.refused_forks
+            || sample.cpu_us.saturating_sub(self.told.cpu_us) > cpu_step_us
+        {
             self.told = sample;
             self.writer.control(&ToHost::Counters(sample));
         }

@@ -132,13 +132,17 @@ fn to_host() -> impl Strategy<Value = ToHost> {
         }),
         any::<u64>().prop_map(|token| ToHost::Pong { token }),
         proptest::option::of(bytes(64)).prop_map(ToHost::Nonce),
-        any::<([u64; 3], [bool; 2])>().prop_map(
-            |([token, deleted_bytes, deleted_inodes], [complete, readable])| ToHost::Measured {
-                token,
-                deleted_bytes,
-                deleted_inodes,
-                complete,
-                readable
+        any::<([u64; 5], [bool; 2])>().prop_map(
+            |([token, deleted_bytes, deleted_inodes, kept_bytes, kept_inodes], [complete, readable])| {
+                ToHost::Measured {
+                    token,
+                    deleted_bytes,
+                    deleted_inodes,
+                    kept_bytes,
+                    kept_inodes,
+                    complete,
+                    readable,
+                }
             }
         ),
     ]

@@ -19,6 +19,7 @@ impl Sandbox {
     fn open() -> Self {
         let cgroup = tempfile::tempdir().unwrap();
         write_counters(&cgroup, 0, 0);
+        write_cpu(&cgroup, 0);
         let root = cgroup.path().to_str().unwrap();
         let before = ["unshare", "--mount", "sh", "-c", MOUNTED, "sh", root].map(str::to_owned);
         let before: Vec<&str> = before.iter().map(String::as_str).collect();
@@ -34,7 +35,7 @@ impl Sandbox {
         let stream = self.channel.start(command);
         let mut told = Vec::new();
         loop {
-            match self.channel.receive() {
+            match self.channel.receive_any() {
                 ToHost::Started { stream: started, .. } if started == stream => return (stream, told),
                 ToHost::Counters(counters) => told.push(counters),
                 frame => panic!("unexpected {frame:?}"),
@@ -48,7 +49,7 @@ impl Sandbox {
         let mut told = Vec::new();
         let (mut exited, mut outputs_open) = (None, 2);
         while exited.is_none() || outputs_open > 0 {
-            match self.channel.receive() {
+            match self.channel.receive_any() {
                 ToHost::Exited { exited: end, .. } => exited = Some(end),
                 ToHost::OutputClosed { .. } => outputs_open -= 1,
                 ToHost::Counters(counters) => told.push(counters),
@@ -67,7 +68,7 @@ impl Sandbox {
             token += 1;
             self.channel.send(&ToGuest::Ping { token });
             loop {
-                match self.channel.receive() {
+                match self.channel.receive_any() {
                     ToHost::Pong { token: answered } if answered == token => break,
                     ToHost::Counters(counters) => told.push(counters),
                     frame => panic!("unexpected {frame:?}"),
@@ -83,6 +84,10 @@ fn write_counters(cgroup: &tempfile::TempDir, oom_kills: u64, refused_forks: u64
     let write = |name: &str, text: String| std::fs::write(cgroup.path().join(name), text).unwrap();
     write("memory.events", format!("oom {oom_kills}\noom_kill {oom_kills}\n"));
     write("pids.events", format!("max {refused_forks}\n"));
+}
+
+fn write_cpu(cgroup: &tempfile::TempDir, usage_us: u64) {
+    std::fs::write(cgroup.path().join("cpu.stat"), format!("usage_usec {usage_us}\n")).unwrap();
 }
 
 fn counts(told: &[Counters]) -> Vec<(u64, u64)> {
@@ -112,7 +117,7 @@ fn what_rises_while_a_command_runs_is_told_at_once() {
     let mut sandbox = Sandbox::open();
     let (stream, _) = sandbox.start(false);
     write_counters(&sandbox.cgroup, 0, 3);
-    let ToHost::Counters(counters) = sandbox.channel.receive() else { panic!("no counters") };
+    let ToHost::Counters(counters) = sandbox.channel.receive_any() else { panic!("no counters") };
     assert_eq!(counts(&[counters]), [(0, 3)]);
     assert_eq!(counts(&sandbox.watch()), [], "the same rise is told once");
     let (exited, _) = sandbox.end(stream);
@@ -129,6 +134,24 @@ fn a_rise_found_by_a_start_reaches_those_that_run() {
     assert_eq!(counts(&sandbox.watch()), []);
     assert_eq!(sandbox.end(front).0.oom_kills, 0);
     assert_eq!(sandbox.end(behind).0.oom_kills, 2);
+}
+
+#[test]
+fn processor_time_is_told_in_steps_and_at_a_kill() {
+    let mut sandbox = Sandbox::open();
+    let used = |told: &[Counters]| told.iter().map(|counters| counters.cpu_us).collect::<Vec<_>>();
+    let (stream, _) = sandbox.start(false);
+    write_cpu(&sandbox.cgroup, 150_000);
+    assert_eq!(used(&sandbox.watch()), []);
+    write_cpu(&sandbox.cgroup, 250_000);
+    assert_eq!(used(&sandbox.watch()), [250_000]);
+    assert_eq!(sandbox.end(stream).0.cgroup_cpu_ms, 250);
+    write_cpu(&sandbox.cgroup, 270_000);
+    let (stream, told) = sandbox.start(false);
+    assert_eq!(used(&told), [270_000], "what came before is not its own");
+    write_cpu(&sandbox.cgroup, 270_500);
+    sandbox.channel.send(&ToGuest::Kill { stream });
+    assert_eq!(used(&sandbox.end(stream).1), [270_500]);
 }
 
 #[test]

@@ -8,6 +8,8 @@ use crate::spawn_host::{Channel, command};
 struct Measured {
     bytes: u64,
     inodes: u64,
+    kept_bytes: u64,
+    kept_inodes: u64,
     complete: bool,
     readable: bool,
 }
@@ -15,11 +17,18 @@ struct Measured {
 fn measure(channel: &mut Channel, uid: u32, bytes_max: u64, inodes_max: u64) -> Measured {
     channel.send(&ToGuest::Measure { token: 7, uid, gid: uid, bytes_max, inodes_max });
     loop {
-        if let ToHost::Measured { token, deleted_bytes, deleted_inodes, complete, readable } =
-            channel.receive()
+        if let ToHost::Measured {
+            token,
+            deleted_bytes: bytes,
+            deleted_inodes: inodes,
+            kept_bytes,
+            kept_inodes,
+            complete,
+            readable,
+        } = channel.receive()
         {
             assert_eq!(token, 7);
-            return Measured { bytes: deleted_bytes, inodes: deleted_inodes, complete, readable };
+            return Measured { bytes, inodes, kept_bytes, kept_inodes, complete, readable };
         }
     }
 }
@@ -65,9 +74,41 @@ fn what_is_unlinked_and_open_is_found_once() {
 }
 
 #[test]
+fn what_two_searches_find_is_told_apart_from_what_only_the_second_does() {
+    let mut channel = Channel::open();
+    let script = "import os, sys\n\
+         def nameless(size):\n\
+         \x20   fd = os.open('f', os.O_CREAT | os.O_RDWR); os.unlink('f'); os.truncate(fd, size); return fd\n\
+         stays, goes = nameless(1000), nameless(20000)\n\
+         print('ready', flush=True); sys.stdin.readline()\n\
+         os.close(goes); comes = nameless(300000)\n\
+         print('ready', flush=True); sys.stdin.readline()";
+    let start = StartCommand { stdin: true, ..command_of(61_312, &["python3", "-c", script]) };
+    let stream = channel.start(start);
+    let ready = |channel: &mut Channel| {
+        while !matches!(channel.receive(), ToHost::Data { bytes, .. } if bytes.starts_with(b"ready")) {}
+    };
+    let found = |bytes, inodes, kept_bytes, kept_inodes| Measured {
+        bytes,
+        inodes,
+        kept_bytes,
+        kept_inodes,
+        complete: true,
+        readable: true,
+    };
+    ready(&mut channel);
+    assert_eq!(measure(&mut channel, 61_312, u64::MAX, u64::MAX), found(21_000, 2, 0, 0));
+    assert_eq!(measure(&mut channel, 61_312, u64::MAX, u64::MAX), found(21_000, 2, 21_000, 2));
+    channel.send(&ToGuest::StdinData { stream, bytes: b"\n".to_vec() });
+    ready(&mut channel);
+    assert_eq!(measure(&mut channel, 61_312, u64::MAX, u64::MAX), found(301_000, 2, 1_000, 1));
+}
+
+#[test]
 fn nobody_runs_means_nothing_is_held() {
     let mut channel = Channel::open();
-    let nothing = Measured { bytes: 0, inodes: 0, complete: true, readable: true };
+    let nothing =
+        Measured { bytes: 0, inodes: 0, kept_bytes: 0, kept_inodes: 0, complete: true, readable: true };
     assert_eq!(measure(&mut channel, 61_301, 1, 1), nothing);
     assert!(channel.run(command_of(61_301, &["true"])).exited().clean);
     assert_eq!(measure(&mut channel, 61_301, 1, 1), nothing);

@@ -107,6 +107,21 @@ impl Channel {
         self.next_stream
     }
 
+    /// The next frame that is not about counters: those of the machine's own tree rise all the time.
+    pub(crate) fn receive(&mut self) -> ToHost {
+        loop {
+            match self.wire.receive() {
+                ToHost::Counters(_) => {}
+                frame => return frame,
+            }
+        }
+    }
+
+    /// The next frame.
+    pub(crate) fn receive_any(&mut self) -> ToHost {
+        self.wire.receive()
+    }
+
     pub(crate) fn run(&mut self, command: StartCommand) -> Outcome {
         self.run_with(command, None)
     }
@@ -161,8 +176,8 @@ impl Channel {
                     pieces.clear();
                 }
                 ToHost::Exited { exited, .. } => outcome.exited = Some(exited),
-                ToHost::Counters(_) => {}
                 frame @ (ToHost::Hello(_)
+                | ToHost::Counters(_)
                 | ToHost::Pong { .. }
                 | ToHost::Nonce(_)
                 | ToHost::Measured { .. }) => {

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use events::event::command::{Evidence, InterruptCause, KillReason, Usage};
 use events::spec::Mechanism;
@@ -173,8 +173,9 @@ async fn used_now(
     if !collected.others_run || !used.is_within(allowance.ceiling()) {
         return Some(used);
     }
+    let ended = Instant::now();
     for _ in 0..LOOKS_MAX {
-        match quota::look(environment, files, &followed.channel, allowance.ceiling()).await {
+        match quota::shared_look(environment, files, &followed.channel, allowance.ceiling(), ended).await {
             Ok(found) if !found.is_unfinished(allowance.ceiling()) => return found.measured,
             // The sandbox has stopped, and everything in it; or the files container: whoever needs it next says so.
             Err(FilesFailure::ChannelEnded) => return Some(used),

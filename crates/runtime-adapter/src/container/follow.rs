@@ -262,10 +262,8 @@ impl Followed {
                     pump.broken();
                 }
             }
-            SpawnEvent::Started
-            | SpawnEvent::StartFailed { .. }
-            | SpawnEvent::Exited(_)
-            | SpawnEvent::Counters(_) => {}
+            SpawnEvent::Counters(counters) => self.last = Some(counters),
+            SpawnEvent::Started | SpawnEvent::StartFailed { .. } | SpawnEvent::Exited(_) => {}
         }
     }
 

@@ -108,7 +108,9 @@ impl Found {
     }
 }
 
-async fn shared_look(
+/// One look: what is held under a name, and what without one. They are made one after the other, and one that began after `due`
+/// does for everybody.
+pub(super) async fn shared_look(
     environment: &Environment,
     files: &Arc<FilesChannel>,
     spawn: &SpawnChannel,
@@ -128,8 +130,7 @@ async fn shared_look(
     Ok(found)
 }
 
-/// One look: what is held under a name, and what without one.
-pub(super) async fn look(
+async fn look(
     environment: &Environment,
     files: &Arc<FilesChannel>,
     spawn: &SpawnChannel,
@@ -159,11 +160,12 @@ pub(super) async fn look(
         return Ok(found);
     }
     // Too much only together: what the walk met may have been deleted when the search came to it, or got its name after the
-    // search. Between two searches a walk meets either only once, and what was open all the time is in both.
+    // search. What two searches find, and a walk between them meets, was there at the same time.
     let walked = walk(files, ceiling).await?;
     let again = spawn.deleted(environment.uid, environment.uid, ceiling).await;
     let again = again.ok_or(FilesFailure::ChannelEnded)?;
-    Ok(Found::together(walked, if deleted.is_more_than(&again) { &again } else { &deleted }))
+    let kept = Deleted { measured: again.measured.map(|_| again.kept), ..again };
+    Ok(Found::together(walked, &kept))
 }
 
 fn used_by(usage: Usage) -> Used {

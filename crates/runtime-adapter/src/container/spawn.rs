@@ -61,17 +61,10 @@ pub(super) enum Stop {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deleted {
     pub(super) measured: Measured,
+    /// The part that the search before found as well: it had no name since.
+    pub(super) kept: Used,
     /// False: there is more than was asked for.
     pub(super) complete: bool,
-}
-
-impl Deleted {
-    /// In bytes, or in inodes when those are equal. What cannot be measured is more than anything.
-    pub(super) fn is_more_than(&self, other: &Self) -> bool {
-        let size =
-            |deleted: &Self| deleted.measured.map_or((u64::MAX, u64::MAX), |used| (used.bytes, used.inodes));
-        size(self) > size(other)
-    }
 }
 
 /// One opened spawn channel.
@@ -304,11 +297,20 @@ impl Inbox<ToHost> for SpawnInbox {
                 return Ok(());
             }
             ToHost::Pong { .. } => return Ok(()),
-            ToHost::Measured { token, deleted_bytes, deleted_inodes, complete, readable } => {
+            ToHost::Measured {
+                token,
+                deleted_bytes,
+                deleted_inodes,
+                kept_bytes,
+                kept_inodes,
+                complete,
+                readable,
+            } => {
                 let question = table.questions.remove(&token).ok_or("unknown_question")?;
                 let used = Used { bytes: deleted_bytes, inodes: deleted_inodes };
+                let kept = Used { bytes: kept_bytes, inodes: kept_inodes };
                 // Whoever asked may have stopped waiting.
-                let _ = question.send(Deleted { measured: readable.then_some(used), complete });
+                let _ = question.send(Deleted { measured: readable.then_some(used), kept, complete });
                 return Ok(());
             }
             ToHost::Counters(counters) => {

@@ -32,7 +32,7 @@ macro_rules! kernel_suite {
             limits: a_spin_loop_is_timeout_and_keeps_to_its_processors, allocators_are_memory,
                 a_fork_bomb_is_pids, an_output_flood_is_output_limit,
                 a_disk_filler_is_stopped_within_the_bound, a_program_that_ignores_the_full_disk_is_disk,
-                fillers_of_every_kind_are_disk, deleted_open_files_are_disk, hiding_what_is_open_is_disk,
+                fillers_of_every_kind_are_disk, deleted_open_files_are_disk, what_loses_its_name_counts_once, hiding_what_is_open_is_disk,
                 a_tree_deeper_than_a_path_is_long_can_be_worked_in,
                 room_taken_without_writing_counts, a_nearly_full_workspace_can_be_worked_in,
                 what_only_looks_like_a_limit_stays_what_it_is, quiet_commands_are_left_alone;

@@ -189,6 +189,17 @@ pub async fn deleted_open_files_are_disk(subject: &Subject) {
     }
 }
 
+/// A file that loses its name, and the next one that has one, never are there together: only one of them counts.
+pub async fn what_loses_its_name_counts_once(subject: &Subject) {
+    let handle = environment(subject, |limits| limits.workspace_bytes = 32 * MIB).await;
+    // As long under a name as without one, and never more than 20 MiB.
+    let churn = "block, turns, end = bytes(1 << 20), 0, time.monotonic() + 6\nwhile time.monotonic() < end:\n    f = os.open('f', os.O_CREAT | os.O_RDWR)\n    for _ in range(20): os.write(f, block)\n    os.unlink('f')\n    for at in range(20): os.pwrite(f, block, at << 20)\n    os.close(f); turns += 1\nassert turns > 10, turns";
+    let result = python(subject, &handle, churn).await;
+    assert_eq!((result.exit_code, result.killed_by), (Some(0), None), "{result:?}");
+    let both = "f = os.open('f', os.O_CREAT | os.O_RDWR); os.unlink('f')\nfor fd in f, os.open('g', os.O_CREAT | os.O_RDWR):\n    for _ in range(20): os.write(fd, bytes(1 << 20))\ntime.sleep(60)";
+    is_disk(&python(subject, &handle, both).await, "bytes", 32 * MIB);
+}
+
 /// Paths that are too long for the kernel to say are no violation, and hide nothing.
 pub async fn a_tree_deeper_than_a_path_is_long_can_be_worked_in(subject: &Subject) {
     let handle = environment(subject, |limits| limits.workspace_bytes = 64 * MIB).await;

@@ -67,8 +67,9 @@ pub enum ToHost {
         /// How it ended.
         exited: Exited,
     },
-    /// A sample in which `oom_kills` or `refused_forks` rose since the last such frame (since zero before the
-    /// first), taken while a command runs or right before one starts. The values are absolute. What was reported
+    /// A sample in which `oom_kills`, `refused_forks` or, by a fifth of a second (a hundredth ahead of a command, anything after a
+    /// `Kill`), `cpu_us` rose since the last such frame (since zero before the first), taken while a command runs or right before
+    /// one starts. The values are absolute. What was reported
     /// before a command's `Started` is that command's base: rises before it are not its own.
     Counters(Counters),
     /// Answer to `Ping`.
@@ -86,6 +87,10 @@ pub enum ToHost {
         deleted_bytes: u64,
         /// How many of them there are.
         deleted_inodes: u64,
+        /// The part of these bytes that the last search on this channel found as well: it had no name since.
+        kept_bytes: u64,
+        /// How many of the files that is.
+        kept_inodes: u64,
         /// False: there was more than asked for, the search was not over within
         /// [`MEASURE_MAX_MS`](super::MEASURE_MAX_MS), or not everything could be looked at (see `readable`).
         complete: bool,
@@ -152,10 +157,20 @@ impl Frame for ToHost {
             Self::Counters(counters) => counters.put(out),
             Self::Pong { token } => out.put_u64(*token),
             Self::Nonce(nonce) => out.put_opt_bytes(nonce.as_deref()),
-            Self::Measured { token, deleted_bytes, deleted_inodes, complete, readable } => {
+            Self::Measured {
+                token,
+                deleted_bytes,
+                deleted_inodes,
+                kept_bytes,
+                kept_inodes,
+                complete,
+                readable,
+            } => {
                 out.put_u64(*token);
                 out.put_u64(*deleted_bytes);
                 out.put_u64(*deleted_inodes);
+                out.put_u64(*kept_bytes);
+                out.put_u64(*kept_inodes);
                 out.put_bool(*complete);
                 out.put_bool(*readable);
             }
@@ -207,6 +222,8 @@ impl Frame for ToHost {
                 token: take.u64("token")?,
                 deleted_bytes: take.u64("deleted_bytes")?,
                 deleted_inodes: take.u64("deleted_inodes")?,
+                kept_bytes: take.u64("kept_bytes")?,
+                kept_inodes: take.u64("kept_inodes")?,
                 complete: take.bool("complete")?,
                 readable: take.bool("readable")?,
             },
