@@ -2,15 +2,17 @@
 //! of the walk is met again.
 
 use std::collections::HashSet;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use guest::protocol::files::{EntryKind, FilesErrorCode, MEASURE_MAX_MS, NAMES_PER_INODE, Quota, Usage};
-use rustix::fs::Stat;
+use rustix::fs::{Mode, OFlags, Stat, fstat, openat};
+use rustix::io::Errno;
 
 use super::content::Budget;
 use super::failure::Failure;
 use super::metadata::{kind, size_bytes};
-use super::walk::{Below, walk};
+use super::walk::{Below, Found, walk};
 use super::workspace::Workspace;
 
 /// What one inode costs during a walk: its number in a set that grows by doubling.
@@ -42,17 +44,26 @@ impl Meter {
         self.seen.len() * SEEN_BYTES
     }
 
-    /// Adds one name.
+    /// Takes back what was counted and is gone by now.
+    fn forget(&mut self, stat: &Stat) {
+        self.seen.remove(&stat.st_ino);
+        let usage = &mut self.usage;
+        usage.inodes = usage.inodes.saturating_sub(1);
+        usage.allocated_bytes = usage.allocated_bytes.saturating_sub(allocated_bytes(stat));
+        usage.apparent_bytes = usage.apparent_bytes.saturating_sub(size_bytes(stat));
+    }
+
+    /// Adds one name; true when its inode was not met before.
     ///
     /// # Errors
     /// `CannotMeasure` at too many names.
-    pub(super) fn add(&mut self, stat: &Stat) -> Result<(), Failure> {
+    pub(super) fn add(&mut self, stat: &Stat) -> Result<bool, Failure> {
         self.names += 1;
         if self.names > self.names_max {
             return Err(FilesErrorCode::CannotMeasure.into());
         }
         if !self.seen.insert(stat.st_ino) {
-            return Ok(());
+            return Ok(false);
         }
         let kind = kind(stat);
         let is_directory = kind == EntryKind::Directory;
@@ -66,13 +77,56 @@ impl Meter {
         if kind == EntryKind::File {
             usage.largest_bytes = usage.largest_bytes.max(size_bytes(stat));
         }
-        Ok(())
+        Ok(true)
     }
 }
 
 /// Bytes of the blocks that something takes.
 pub(super) fn allocated_bytes(stat: &Stat) -> u64 {
     u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512)
+}
+
+/// The large files of a walk, held so that they can be asked at its end whether they still have a name: a program that removes one here
+/// and makes another there has never had both. By descriptors, because names change while they are looked for.
+struct Large {
+    bytes_min: u64,
+    held: Vec<(OwnedFd, Stat)>,
+}
+
+/// A file is large from this part of the limit on: so many of them fit that all can be held.
+const LARGE_PARTS: u64 = 64;
+
+impl Large {
+    fn new(stop: Quota) -> Self {
+        Self { bytes_min: (stop.bytes_max / LARGE_PARTS).max(1), held: Vec::new() }
+    }
+
+    /// Takes hold of a large file; `None` when it has gone since it was looked at. Otherwise what is under the name, and the file that
+    /// is to be kept when it counts.
+    fn hold(&self, found: &Found<'_>) -> Option<(Stat, Option<OwnedFd>)> {
+        let is_large = allocated_bytes(&found.stat).max(size_bytes(&found.stat)) >= self.bytes_min;
+        if !is_large || kind(&found.stat) != EntryKind::File {
+            return Some((found.stat, None));
+        }
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match openat(found.parent, found.name, flags, Mode::empty()) {
+            Ok(file) => fstat(&file).ok().map(|stat| (stat, Some(file))),
+            Err(Errno::NOENT) => None,
+            // One that cannot be held counts as one that stays.
+            Err(_) => Some((found.stat, None)),
+        }
+    }
+
+    /// Takes back the ones that have no name any more. Whoever has them open still holds them without one.
+    fn forget_nameless(&mut self, meter: &mut Meter) {
+        self.held.retain(|(file, stat)| {
+            let is_named = !fstat(file).is_ok_and(|now| now.st_nlink == 0);
+            if !is_named {
+                meter.forget(stat);
+            }
+            is_named
+        });
+    }
 }
 
 /// Walks the whole workspace, or as far as more than `stop` was found: what was found, and whether it is all.
@@ -84,13 +138,20 @@ pub(super) fn measure(
 ) -> Result<(Usage, bool), Failure> {
     let budget = Budget::new(0, Duration::ZERO, Duration::from_millis(MEASURE_MAX_MS));
     let mut meter = Meter::new(quota);
+    let mut large = Large::new(stop);
     let mut is_over = false;
     let walked = walk(workspace.root(), b"", |found| {
         if cancelled() {
             return Err(FilesErrorCode::Cancelled.into());
         }
         budget.check_walk()?;
-        meter.add(&found.stat)?;
+        let Some((stat, file)) = large.hold(found) else { return Ok(Below::Skip) };
+        if meter.add(&stat)? {
+            large.held.extend(file.map(|file| (file, stat)));
+        }
+        if stop.is_exceeded_by(&meter.usage) {
+            large.forget_nameless(&mut meter);
+        }
         is_over = stop.is_exceeded_by(&meter.usage);
         // Any error ends the walk; this one is taken back below.
         if is_over { Err(FilesErrorCode::Cancelled.into()) } else { Ok(Below::Enter) }
@@ -133,6 +194,33 @@ mod tests {
         assert!(!complete && part.used_bytes() > 50_000 && part.inodes < 12, "{part:?}");
         let cancelled = measure(&workspace, Quota::UNBOUNDED, Quota::UNBOUNDED, &|| true);
         assert_eq!(cancelled, Err(FilesErrorCode::Cancelled.into()));
+    }
+
+    /// A file that is removed in one directory when the next one has its size was never there together with it.
+    #[test]
+    fn what_moves_from_place_to_place_is_never_there_twice() {
+        const FILE_BYTES: u64 = 36 << 20;
+        let (root, workspace) = tree();
+        let places = ["a/f", "b/f"].map(|place| root.path().join(place));
+        for place in &places {
+            std::fs::create_dir(place.parent().unwrap()).unwrap();
+        }
+        std::fs::File::create(&places[0]).unwrap().set_len(FILE_BYTES).unwrap();
+        let alternate = || {
+            let (from, to) = if places[0].exists() { (0, 1) } else { (1, 0) };
+            let next = std::fs::File::create(&places[to]).unwrap();
+            std::fs::remove_file(&places[from]).unwrap();
+            next.set_len(FILE_BYTES).unwrap();
+            false
+        };
+        for _ in 0..200 {
+            let (usage, complete) =
+                measure(&workspace, Quota::UNBOUNDED, quota(64 << 20, 100), &alternate).unwrap();
+            assert!(complete && usage.used_bytes() < 64 << 20, "{usage:?}");
+        }
+        std::fs::File::create(root.path().join("b/g")).unwrap().set_len(FILE_BYTES).unwrap();
+        let (usage, complete) = measure(&workspace, Quota::UNBOUNDED, quota(64 << 20, 100), NEVER).unwrap();
+        assert!(!complete && usage.used_bytes() >= 2 * FILE_BYTES, "{usage:?}");
     }
 
     #[test]

@@ -8,12 +8,12 @@
 //! ```
 //! A channel that is closed is opened again by whoever needs it next; before any use the workspace's nonce is compared.
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use events::event::command::InterruptCause;
+use events::ids::CommandId;
 use guest::protocol::files::{FilesErrorCode, Quota, Request, Response, Usage};
 use tokio::sync::{Semaphore, watch};
 
@@ -24,6 +24,7 @@ use super::files::{FilesChannel, FilesFailure};
 use super::link::LinkEnd;
 use super::quota::Look;
 use super::spawn::{SpawnChannel, Stop};
+use super::writers::Writers;
 use crate::changes::ChangeTracker;
 use crate::naming;
 use crate::ports::{EnvironmentHandle, EnvironmentSpec, PortError};
@@ -55,8 +56,8 @@ pub(super) struct Environment {
     pub(super) volume_name: String,
     /// Held by the foreground command.
     pub(super) foreground: Arc<tokio::sync::Mutex<()>>,
-    /// A foreground command runs: the sandbox's counters are its own to answer for.
-    pub(super) foreground_runs: AtomicBool,
+    /// The foreground command that runs: the sandbox's counters are its own to answer for.
+    foreground_command: Mutex<Option<CommandId>>,
     /// Requests about files at the same time; the container's own threads are fewer than its clients may be many.
     pub(super) file_requests: Arc<Semaphore>,
     /// The spawn channel while it is open. Held while the container is stopped and started, so that nobody starts a
@@ -65,8 +66,7 @@ pub(super) struct Environment {
     /// The files channel while it is open.
     pub(super) files: tokio::sync::Mutex<Option<Arc<FilesChannel>>>,
     pub(super) changes: tokio::sync::Mutex<ChangeTracker>,
-    /// Files written through the port and not changed by code since, as far as reported.
-    tool_written: Mutex<HashSet<Vec<u8>>>,
+    writers: Mutex<Writers>,
     gone: Mutex<Option<PortError>>,
     /// What the workspace was last known to hold; `None` when it could not be measured.
     usage: Mutex<Option<Usage>>,
@@ -100,12 +100,12 @@ impl Environment {
             files_name: naming::files_container(id),
             volume_name: naming::workspace_volume(id),
             foreground: Arc::default(),
-            foreground_runs: AtomicBool::new(false),
+            foreground_command: Mutex::default(),
             file_requests: Arc::new(Semaphore::new(FILE_REQUESTS_MAX)),
             sandbox: tokio::sync::Mutex::default(),
             files: tokio::sync::Mutex::default(),
             changes: tokio::sync::Mutex::default(),
-            tool_written: Mutex::default(),
+            writers: Mutex::default(),
             gone: Mutex::default(),
             usage: Mutex::default(),
             strikes: AtomicU32::new(0),
@@ -140,8 +140,17 @@ impl Environment {
         }
     }
 
-    pub(super) fn tool_written(&self) -> MutexGuard<'_, HashSet<Vec<u8>>> {
-        lock(&self.tool_written)
+    pub(super) fn writers(&self) -> MutexGuard<'_, Writers> {
+        lock(&self.writers)
+    }
+
+    /// The foreground command that runs.
+    pub(super) fn foreground(&self) -> Option<CommandId> {
+        *lock(&self.foreground_command)
+    }
+
+    pub(super) fn set_foreground(&self, command_id: Option<CommandId>) {
+        *lock(&self.foreground_command) = command_id;
     }
 
     /// What the workspace was last known to hold.
@@ -365,6 +374,7 @@ impl Environment {
                 Stop::Lost(self.cause(&self.sandbox_name, dead, alive).await)
             }
         };
+        channel.set_foreground_at_stop(self.foreground());
         channel.set_stop(stop);
         stop
     }

@@ -9,8 +9,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use events::event::command::{Evidence, InterruptCause, KillReason, Usage};
+use events::ids::CommandId;
 use events::spec::Mechanism;
-use guest::protocol::spawn::{CounterSource, ExitStatus, Exited, Rlimits, StartCommand, ToGuest};
+use guest::protocol::spawn::{CounterSource, ExitStatus, Exited, Rlimits, StartCommand};
 
 use super::config::ContainerConfig;
 use super::environment::Environment;
@@ -55,6 +56,12 @@ impl Outcome {
         Self { exit_code: Some(exit_code), killed_by: None, evidence: Evidence::default(), cancelled: false }
     }
 
+    /// Another command's end took it along.
+    fn stopped_with(other: CommandId) -> Self {
+        let evidence = Evidence { stopped_with: Some(other), ..Evidence::default() };
+        Self::killed(KillReason::Cancelled, evidence)
+    }
+
     fn killed(reason: KillReason, evidence: Evidence) -> Self {
         Self { exit_code: None, killed_by: Some(reason), evidence, cancelled: false }
     }
@@ -69,7 +76,7 @@ pub(super) async fn run(
     sink: Arc<dyn OutputSink>,
     cancel: Cancel,
 ) -> Result<ExecutionResult, ExecuteError> {
-    let _runs = (!command.background).then(|| ForegroundRuns::begin(environment));
+    let _runs = (!command.background).then(|| ForegroundRuns::begin(environment, command.command_id));
     let channel = environment.spawn_channel().await.map_err(nothing_ran)?;
     let files = environment.begin_changes(command.command_id).await.map_err(nothing_ran)?;
     let allowance = environment.allowance();
@@ -124,15 +131,15 @@ fn nothing_ran(error: PortError) -> PortError {
 struct ForegroundRuns<'a>(&'a Environment);
 
 impl<'a> ForegroundRuns<'a> {
-    fn begin(environment: &'a Environment) -> Self {
-        environment.foreground_runs.store(true, Ordering::SeqCst);
+    fn begin(environment: &'a Environment, command_id: CommandId) -> Self {
+        environment.set_foreground(Some(command_id));
         Self(environment)
     }
 }
 
 impl Drop for ForegroundRuns<'_> {
     fn drop(&mut self) {
-        self.0.foreground_runs.store(false, Ordering::SeqCst);
+        self.0.set_foreground(None);
     }
 }
 
@@ -170,7 +177,7 @@ async fn used_now(
     allowance: &Allowance,
 ) -> Measured {
     let used = environment.used()?;
-    if !collected.others_run || !used.is_within(allowance.ceiling()) {
+    if !collected.others_run {
         return Some(used);
     }
     let ended = Instant::now();
@@ -194,7 +201,7 @@ fn judge(
     used: Measured,
     followed: &Followed,
 ) {
-    let is_charged = !command.background || !environment.foreground_runs.load(Ordering::SeqCst);
+    let is_charged = !command.background || environment.foreground().is_none();
     let has_run = outcome.evidence.start_error.is_none();
     if outcome.killed_by.is_none()
         && is_charged
@@ -262,11 +269,16 @@ async fn settle(
             Err(PortError::Lost { cause })
         }
         FollowEnd::ChannelEnded => match environment.stopped_by(&followed.channel).await {
-            Stop::With(other) => {
-                let evidence = Evidence { stopped_with: Some(other), ..Evidence::default() };
-                Ok(Outcome::killed(KillReason::Cancelled, evidence))
-            }
-            Stop::Lost(InterruptCause::SandboxLost) if oom_followed(environment, oom_events).await => {
+            Stop::With(other) => Ok(Outcome::stopped_with(other)),
+            // The kernel ends whom it likes: all of the sandbox in gVisor, and elsewhere perhaps the supervisor.
+            Stop::Lost(InterruptCause::SandboxLost | InterruptCause::SupervisorLost)
+                if oom_followed(environment, oom_events).await =>
+            {
+                if let Some(other) = followed.channel.foreground_at_stop()
+                    && other != command.command_id
+                {
+                    return Ok(Outcome::stopped_with(other));
+                }
                 let limit = environment.spec.limits.memory_bytes;
                 let kills = environment.oom_events.borrow().saturating_sub(oom_events);
                 Ok(Outcome::killed(
@@ -309,7 +321,7 @@ fn exit_outcome(
 /// Ends a command that does not end by itself, with its partial output complete.
 async fn kill(environment: &Arc<Environment>, command: &ExecutionCommand, followed: &mut Followed) {
     // Within milliseconds; stopping the container takes longer, but ends what escaped the tree as well.
-    followed.channel.control(&ToGuest::Kill { stream: followed.stream_id() });
+    followed.channel.kill(followed.stream_id());
     if command.background {
         let ended = followed.drain(TREE_KILL_DEADLINE, true).await;
         if ended && followed.exited.is_some_and(|exited| exited.clean) {

@@ -1,7 +1,6 @@
 //! Follows one command on the spawn channel from its start frame to its end or to the reason for killing it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -183,7 +182,7 @@ impl Followed {
                 SpawnEvent::Counters(counters) if !self.started => self.base = counters,
                 SpawnEvent::Counters(_) if self.exited.is_some() => {}
                 SpawnEvent::Counters(counters) => {
-                    let counts = !command.background || !environment.foreground_runs.load(Ordering::SeqCst);
+                    let counts = !command.background || environment.foreground().is_none();
                     if let Some(end) = self.counted(environment, counters).filter(|_| counts) {
                         return end;
                     }

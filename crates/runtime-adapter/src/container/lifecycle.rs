@@ -136,6 +136,7 @@ impl Inner {
             .filter(|state| state.log_id == Some(self.config.log_id))
             .ok_or(lost(InterruptCause::SandboxLost))?;
         let environment = self.environment(spec.clone(), self.handle(&spec, state.created));
+        environment.writers().were_there_before();
         // Whatever runs in it belongs to a process that is gone: it is stopped before anything else.
         self.engine.kill(&sandbox_name).await.map_err(CliError::to_port)?;
         environment.files_channel().await?;

@@ -9,9 +9,11 @@
 //! - `engine`, `private`, `profile`, `labels`, `inventory`: single objects, their options, names and labels.
 //! - `link`, `outgoing`, `spawn`, `files`: the two framed channels.
 //! - `environment`, `lifecycle`: channels and life of one environment; `watch`: the engine's event stream.
+//! - `blame`: whose a kill by the kernel was.
 //! - `execute`, `follow`, `stdin`, `reports`: one command; `quota`: what it uses of the workspace.
-//! - `workspace`: files; `versions`, `gvisor`: what is verified before the engine and that mechanism are used; `probe`: a look at the engine for diagnosis.
+//! - `workspace`: files; `writers`: whose they are; `versions`, `gvisor`: what is verified before the engine and that mechanism are used; `probe`: a look at the engine for diagnosis.
 
+mod blame;
 mod cli;
 mod cli_error;
 mod config;
@@ -37,6 +39,7 @@ mod stdin;
 mod versions;
 mod watch;
 mod workspace;
+mod writers;
 
 use std::collections::HashMap;
 use std::future::Future;

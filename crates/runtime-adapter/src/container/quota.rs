@@ -5,7 +5,6 @@
 //! rate of a sudden burst; a command that ends before the first look costs nothing.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use events::event::command::Evidence;
@@ -62,7 +61,7 @@ pub(super) async fn excess(
     loop {
         tokio::time::sleep(pace.wait()).await;
         // What a foreground command runs beside is charged to the foreground, as every counter is.
-        if background && environment.foreground_runs.load(Ordering::SeqCst) {
+        if background && environment.foreground().is_some() {
             continue;
         }
         let began = Instant::now();

@@ -71,7 +71,7 @@ impl Environment {
             match looked.unwrap_or(Err(FilesFailure::Refused(FilesErrorCode::CannotMeasure))) {
                 Ok((changes, truncated, usage)) => {
                     self.set_usage(Some(usage));
-                    self.forget_tool_written(&changes);
+                    self.writers().changed(&changes, truncated);
                     let changes: Vec<_> = changes.iter().map(file_change).collect();
                     tracker.report(&changes, truncated);
                     return Ok(());
@@ -91,6 +91,7 @@ impl Environment {
             }
         }
         self.set_usage(None);
+        self.writers().changed(&[], true);
         tracker.missed();
         Ok(())
     }
@@ -105,15 +106,6 @@ impl Environment {
                 Response::Change { change, .. } => changes.push(change),
                 Response::DiffEnd { truncated, usage, .. } => return Ok((changes, truncated, usage)),
                 _ => return Err(FilesFailure::WrongAnswer),
-            }
-        }
-    }
-
-    fn forget_tool_written(&self, changes: &[Change]) {
-        let mut tool_written = self.tool_written();
-        for change in changes {
-            if let ChangedPath::Path(path) = &change.path {
-                tool_written.remove(path);
             }
         }
     }

@@ -10,6 +10,7 @@ use guest::protocol::spawn::{CounterSource, Counters, Exited, Output, StartComma
 use guest::protocol::{CREDIT_WINDOW_BYTES, Hello};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::blame::Blame;
 use super::cli::{Cli, words};
 use super::cli_error::CliError;
 use super::link::{Inbox, Link, LinkEnd};
@@ -73,6 +74,7 @@ pub(super) struct SpawnChannel {
     link: Link<ToGuest>,
     inbox: Arc<SpawnInbox>,
     stop: OnceLock<Stop>,
+    foreground_at_stop: OnceLock<Option<CommandId>>,
 }
 
 impl SpawnChannel {
@@ -85,7 +87,7 @@ impl SpawnChannel {
         let inbox = Arc::new(SpawnInbox::default());
         let link = Link::start(piped, Arc::clone(&inbox)).map_err(|_| CliError::Start)?;
         link.control(&ToGuest::Hello(Hello::host()));
-        let channel = Self { link, inbox, stop: OnceLock::new() };
+        let channel = Self { link, inbox, stop: OnceLock::new(), foreground_at_stop: OnceLock::new() };
         let hello = channel.answer(|table| table.hello.clone()).await?;
         if hello.is_compatible() { Ok(channel) } else { Err(CliError::GuestVersion) }
     }
@@ -127,6 +129,7 @@ impl SpawnChannel {
         let stream = table.last_stream;
         if table.end.is_none() {
             let base = table.counters;
+            table.blame.begins(stream, command.background, base.oom_kills);
             table.slots.insert(stream, Slot::new(sender, base));
             // Under the lock, so that streams start in the order of their ids.
             self.link.control(&ToGuest::Start { stream, command });
@@ -163,9 +166,10 @@ impl SpawnChannel {
         self.link.control(&ToGuest::Credit { stream, output, bytes });
     }
 
-    /// Sends a control frame of a command (kill) or of the connection.
-    pub(super) fn control(&self, frame: &ToGuest) {
-        self.link.control(frame);
+    /// Kills a command.
+    pub(super) fn kill(&self, stream: u32) {
+        self.inbox.table().blame.ends(stream);
+        self.link.control(&ToGuest::Kill { stream });
     }
 
     /// Sends standard input in order.
@@ -201,6 +205,15 @@ impl SpawnChannel {
         let _ = self.stop.set(stop);
     }
 
+    /// The foreground command that ran when the channel was lost.
+    pub(super) fn foreground_at_stop(&self) -> Option<CommandId> {
+        self.foreground_at_stop.get().copied().flatten()
+    }
+
+    pub(super) fn set_foreground_at_stop(&self, command_id: Option<CommandId>) {
+        let _ = self.foreground_at_stop.set(command_id);
+    }
+
     /// Ends the channel from this side: every mailbox closes.
     pub(super) fn close(&self) {
         self.inbox.ended(LinkEnd::Closed);
@@ -224,6 +237,7 @@ struct Table {
     counters: Counters,
     last_stream: u32,
     slots: HashMap<u32, Slot>,
+    blame: Blame,
     last_question: u64,
     questions: HashMap<u64, oneshot::Sender<Deleted>>,
     end: Option<LinkEnd>,
@@ -282,7 +296,7 @@ impl Inbox<ToHost> for SpawnInbox {
     fn frame(&self, frame: ToHost) -> Result<(), &'static str> {
         let mut guard = self.table();
         let table = &mut *guard;
-        let (stream, event) = match frame {
+        let (stream, mut event) = match frame {
             ToHost::Hello(hello) => {
                 if table.hello.replace(hello).is_some() {
                     return Err("second_hello");
@@ -315,7 +329,9 @@ impl Inbox<ToHost> for SpawnInbox {
             }
             ToHost::Counters(counters) => {
                 table.counters = counters;
-                for slot in table.slots.values() {
+                table.blame.sampled(counters.oom_kills);
+                for (stream, slot) in &table.slots {
+                    let counters = Counters { oom_kills: table.blame.shown(*stream), ..counters };
                     let _ = slot.mailbox.send(SpawnEvent::Counters(counters));
                 }
                 return Ok(());
@@ -331,7 +347,7 @@ impl Inbox<ToHost> for SpawnInbox {
             ToHost::Exited { stream, exited } => (stream, SpawnEvent::Exited(exited)),
         };
         let slot = table.slots.get_mut(&stream).ok_or("unknown_stream")?;
-        let over = match &event {
+        let over = match &mut event {
             SpawnEvent::StartFailed { .. } => true,
             SpawnEvent::Data { output, bytes } => {
                 let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -352,12 +368,14 @@ impl Inbox<ToHost> for SpawnInbox {
                 counters.oom_kills = counters.oom_kills.max(base.oom_kills + exited.oom_kills);
                 counters.refused_forks =
                     counters.refused_forks.max(base.refused_forks + exited.refused_forks);
+                exited.oom_kills = table.blame.exited(stream, exited);
                 slot.outputs_open == 0
             }
             SpawnEvent::Started => {
                 if std::mem::replace(&mut slot.started, true) {
                     return Err("started_twice");
                 }
+                table.blame.started(stream);
                 false
             }
             SpawnEvent::StdinCredit(bytes) => {
@@ -367,8 +385,12 @@ impl Inbox<ToHost> for SpawnInbox {
             }
             SpawnEvent::StdinBroken | SpawnEvent::Counters(_) => false,
         };
+        let is_ended = matches!(event, SpawnEvent::Exited(_) | SpawnEvent::StartFailed { .. });
         // A command whose owner no longer listens is none the less followed to its end.
         let _ = slot.mailbox.send(event);
+        if is_ended {
+            table.blame.over(stream);
+        }
         if over {
             table.slots.remove(&stream);
         }

@@ -19,8 +19,8 @@ use super::ContainerAdapter;
 use super::environment::Environment;
 use super::files::{Exchange, FilesFailure};
 use crate::ports::{
-    ByteStream, EnvironmentHandle, ListPage, PortError, ReadFile, STREAM_DEADLINE, Workspace, WorkspaceEntry,
-    WorkspaceEntryKind, WorkspaceError, WriteOutcome,
+    ByteStream, EnvironmentHandle, ListPage, PortError, Provenance, ReadFile, STREAM_DEADLINE, Workspace,
+    WorkspaceEntry, WorkspaceEntryKind, WorkspaceError, WriteOutcome,
 };
 
 /// How long a request without a stream may take.
@@ -145,7 +145,7 @@ impl Workspace for ContainerAdapter {
             .await?;
         let (outcome, usage) = within(deadline, send(&mut exchange, bytes, max_bytes)).await?;
         environment.update_usage(usage);
-        environment.tool_written().insert(path.as_bytes().to_vec());
+        environment.writers().wrote(path.as_bytes());
         Ok(outcome)
     }
 
@@ -206,7 +206,7 @@ impl Workspace for ContainerAdapter {
         match answer.await? {
             Response::Removed { usage, .. } => {
                 environment.update_usage(usage);
-                environment.tool_written().remove(path.as_bytes());
+                environment.writers().removed(path.as_bytes());
                 Ok(())
             }
             _ => Err(wrong_answer()),
@@ -259,7 +259,7 @@ fn described(environment: &Environment, entry: Entry) -> WorkspaceEntry {
     };
     let is_file = kind == WorkspaceEntryKind::File;
     WorkspaceEntry {
-        tool_written: is_file && environment.tool_written().contains(&entry.path),
+        provenance: if is_file { environment.writers().of(&entry.path) } else { Provenance::Unknown },
         kind,
         size_bytes: if is_file { entry.size_bytes } else { 0 },
         modified_at: Timestamp::try_from_unix_micros(entry.mtime_us).ok(),

@@ -6,7 +6,7 @@ use policy::WorkspacePath;
 use sha2::{Digest, Sha256};
 
 use super::subject::{Subject, path_of};
-use crate::ports::{ByteStream, WorkspaceEntryKind, WorkspaceError};
+use crate::ports::{ByteStream, Provenance, WorkspaceEntryKind, WorkspaceError};
 
 /// The same bytes come back; writing twice gives the same digest, created first and replaced then.
 pub async fn write_and_read_back(subject: &Subject) {
@@ -182,13 +182,31 @@ pub async fn provenance_follows_the_writer(subject: &Subject) {
     let handle = subject.environment().await;
     subject.write(&handle, "mine", b"1").await.expect("written");
     subject.sh(&handle, "echo 2 > theirs").await;
-    let tool_written = async |path: &str| {
-        subject.adapter.workspace.stat(&handle, &path_of(path)).await.expect("described").tool_written
+    let provenance = async |path: &str| {
+        subject.adapter.workspace.stat(&handle, &path_of(path)).await.expect("described").provenance
     };
-    assert!(tool_written("mine").await);
-    assert!(!tool_written("theirs").await);
+    assert_eq!(provenance("mine").await, Provenance::ToolWritten);
+    assert_eq!(provenance("theirs").await, Provenance::SandboxWritten);
     subject.sh(&handle, "echo 3 > mine").await;
-    assert!(!tool_written("mine").await);
+    assert_eq!(provenance("mine").await, Provenance::SandboxWritten);
+    subject.sh(&handle, "mkdir d").await;
+    assert_eq!(provenance("d").await, Provenance::Unknown);
+}
+
+/// What is changed and not listed is nobody's to claim.
+pub async fn provenance_is_never_claimed_beyond_the_list(subject: &Subject) {
+    let handle = subject.environment().await;
+    for path in ["aaa", "zzz"] {
+        subject.write(&handle, path, b"mine").await.expect("written");
+    }
+    let result = subject
+        .sh(&handle, "for n in $(seq 150); do echo x > m$n; done; echo evil > aaa; echo evil > zzz")
+        .await;
+    assert!(result.files_changed_truncated && result.files_changed.len() == 100, "{result:?}");
+    for path in ["aaa", "zzz"] {
+        let entry = subject.adapter.workspace.stat(&handle, &path_of(path)).await.expect("described");
+        assert_ne!(entry.provenance, Provenance::ToolWritten, "{path}");
+    }
 }
 
 /// A source that fails leaves no file, and no part of one.

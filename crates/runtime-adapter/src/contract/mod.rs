@@ -7,6 +7,7 @@
 
 pub mod admission;
 pub mod background;
+pub mod beside;
 pub mod files;
 pub mod files_changed;
 pub mod input;
@@ -53,7 +54,7 @@ macro_rules! contract_suite {
             files: write_and_read_back, an_empty_file_round_trips, twenty_megabytes_round_trip,
                 parents_are_made, bounds_are_kept, wrong_kinds_have_their_own_errors,
                 links_are_never_followed, listings_are_sorted_and_paged, any_name_is_listed_exactly,
-                removal, provenance_follows_the_writer, a_broken_upload_leaves_nothing;
+                removal, provenance_follows_the_writer, provenance_is_never_claimed_beyond_the_list, a_broken_upload_leaves_nothing;
             quota: bytes_over_the_limit_are_disk, inodes_over_the_limit_are_disk,
                 over_the_limit_removing_is_all_there_is, adding_in_spite_of_the_limit_ends_the_turns,
                 writes_over_the_limit_are_refused, a_full_workspace_can_be_read_and_emptied,

@@ -7,7 +7,7 @@ use events::event::workspace::PathText;
 use events::time::Timestamp;
 use sha2::{Digest, Sha256};
 
-use crate::ports::{WorkspaceEntry, WorkspaceEntryKind, WorkspaceError};
+use crate::ports::{Provenance, WorkspaceEntry, WorkspaceEntryKind, WorkspaceError};
 use crate::quota::Used;
 
 /// One thing in the tree.
@@ -232,12 +232,17 @@ fn described(path: &[u8], entry: &Entry) -> WorkspaceEntry {
         Node::Symlink(_) => (WorkspaceEntryKind::Symlink, 0, 0o777),
         Node::Fifo => (WorkspaceEntryKind::Other, 0, 0o644),
     };
+    let provenance = match kind {
+        WorkspaceEntryKind::File if entry.tool_written => Provenance::ToolWritten,
+        WorkspaceEntryKind::File => Provenance::SandboxWritten,
+        _ => Provenance::Unknown,
+    };
     WorkspaceEntry {
         path: path.to_vec(),
         kind,
         size_bytes,
         modified_at: Some(entry.modified_at),
         mode,
-        tool_written: entry.tool_written,
+        provenance,
     }
 }

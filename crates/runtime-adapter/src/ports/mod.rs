@@ -13,6 +13,6 @@ pub use execution::{
 };
 pub use inventory::{Inventory, ObservedObject};
 pub use workspace::{
-    ByteStream, ListPage, ReadFile, STREAM_DEADLINE, Workspace, WorkspaceEntry, WorkspaceEntryKind,
-    WriteOutcome,
+    ByteStream, ListPage, Provenance, ReadFile, STREAM_DEADLINE, Workspace, WorkspaceEntry,
+    WorkspaceEntryKind, WriteOutcome,
 };

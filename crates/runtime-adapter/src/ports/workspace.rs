@@ -47,6 +47,17 @@ pub enum WorkspaceEntryKind {
     Other,
 }
 
+/// Who wrote a file last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Provenance {
+    /// Nobody can say: not a file, or it was there before this process looked, or more was changed than was told one by one.
+    Unknown,
+    /// Through this port, and no code has changed it since.
+    ToolWritten,
+    /// Code in the sandbox.
+    SandboxWritten,
+}
+
 /// One entry of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkspaceEntry {
@@ -60,8 +71,8 @@ pub struct WorkspaceEntry {
     pub modified_at: Option<Timestamp>,
     /// Permission bits.
     pub mode: u32,
-    /// Written through this port last, or by sandboxed code.
-    pub tool_written: bool,
+    /// Whose its bytes are.
+    pub provenance: Provenance,
 }
 
 /// A bounded part of a listing.

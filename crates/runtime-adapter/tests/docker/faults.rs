@@ -9,7 +9,7 @@ use events::spec::Mechanism;
 use runtime_adapter::container::ContainerConfig;
 use runtime_adapter::contract::{Call, RecordingSink, Subject, check, path_of};
 use runtime_adapter::ports::{
-    ByteStream, EnvironmentHandle, ExecuteError, ExecutionResult, PortError, WorkspaceError,
+    ByteStream, EnvironmentHandle, ExecuteError, ExecutionResult, PortError, Provenance, WorkspaceError,
 };
 
 use super::engine::{CuttableEngine, docker, files, sandbox, volume};
@@ -216,6 +216,8 @@ pub(crate) async fn below_the_disk_reserve_nothing_new_begins(on: Mechanism) {
 
         let next = (subject.restart)().await;
         let handle = next.execution.adopt(spec).await.expect("what is there is taken over");
+        let entry = next.workspace.stat(&handle, &path_of("kept")).await.expect("described");
+        assert_eq!(entry.provenance, Provenance::Unknown, "whoever knew is gone");
         let full = PortError::Unavailable { code: "disk_reserve", effect_possible: false };
         assert_eq!(next.execution.admit(&handle).await, Err(full.clone()));
         assert_eq!(next.execution.provision(subject.spec()).await, Err(full.clone()));

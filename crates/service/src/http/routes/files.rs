@@ -71,7 +71,7 @@ fn foreign_bytes(size_bytes: u64, body: Body) -> Response {
 
 /// The bytes of a file.
 ///
-/// A file that changes while it is read ends the body before its length.
+/// A file that changes while it is read ends the body before its length, or is `file_changed` when nothing of it was sent.
 #[utoipa::path(
     get, path = "/v1/leases/{lease_id}/files/{*path}", tag = "files",
     params(("lease_id" = Uuid, Path), ("path" = String, Path, description = "Relative to `/workspace`; may hold slashes"), FileQuery),
@@ -84,7 +84,17 @@ pub(in crate::http) async fn read_file(
 ) -> Result<Response, Problem> {
     let (lease_id, path) = target(&uri)?;
     let file = app.read_file(&ctx, lease_id, &path).await?;
-    Ok(foreign_bytes(file.size_bytes, Body::from_stream(held_back(file.bytes))))
+    let bytes = begun(file.bytes).await.map_err(ServiceError::from)?;
+    Ok(foreign_bytes(file.size_bytes, Body::from_stream(bytes)))
+}
+
+/// The same bytes once the first are there: what goes wrong before them can still be said with a status.
+async fn begun(
+    bytes: ByteStream,
+) -> Result<impl Stream<Item = Result<Bytes, WorkspaceError>>, WorkspaceError> {
+    let mut bytes = Box::pin(held_back(bytes));
+    let first = bytes.next().await.transpose()?;
+    Ok(futures::stream::iter(first.map(Ok)).chain(bytes))
 }
 
 /// Keeps each piece until the next one, or the good end, is there. That a file changed is known after its last byte; a body
@@ -282,6 +292,20 @@ mod tests {
             passed(vec![Ok(b"all"), Ok(b""), changed()]).await,
             [Err(WorkspaceError::ChangedDuringRead)]
         );
+    }
+
+    #[tokio::test]
+    async fn what_fails_before_its_first_bytes_is_no_answer_yet() {
+        const CHANGED: WorkspaceError = WorkspaceError::ChangedDuringRead;
+        let begun = async |pieces: Vec<Result<&'static [u8], WorkspaceError>>| {
+            let pieces = pieces.into_iter().map(|piece| piece.map(Bytes::from_static));
+            Ok(begun(futures::stream::iter(pieces).boxed()).await?.collect::<Vec<_>>().await)
+        };
+        assert_eq!(begun(vec![Ok(b"all"), Err(CHANGED)]).await, Err(CHANGED));
+        assert_eq!(begun(vec![Err(CHANGED)]).await, Err(CHANGED));
+        assert_eq!(begun(vec![]).await, Ok(vec![]));
+        let one = Ok(Bytes::from_static(b"one"));
+        assert_eq!(begun(vec![Ok(b"one"), Ok(b"two"), Err(CHANGED)]).await, Ok(vec![one, Err(CHANGED)]));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use events::Timestamp;
 use events::event::workspace::PathText;
-use runtime_adapter::ports::{WorkspaceEntry, WorkspaceEntryKind};
+use runtime_adapter::ports::{Provenance, WorkspaceEntry, WorkspaceEntryKind};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -59,13 +59,10 @@ pub(in crate::http) struct FileEntry {
 impl From<WorkspaceEntry> for FileEntry {
     fn from(entry: WorkspaceEntry) -> Self {
         let PathText { path, path_base64 } = PathText::from_bytes(&entry.path);
-        let provenance = match (entry.kind, entry.tool_written) {
-            (_, true) => FileProvenance::ToolWritten,
-            (WorkspaceEntryKind::File, false) => FileProvenance::SandboxWritten,
-            (
-                WorkspaceEntryKind::Directory | WorkspaceEntryKind::Symlink | WorkspaceEntryKind::Other,
-                false,
-            ) => FileProvenance::Unknown,
+        let provenance = match entry.provenance {
+            Provenance::ToolWritten => FileProvenance::ToolWritten,
+            Provenance::SandboxWritten => FileProvenance::SandboxWritten,
+            Provenance::Unknown => FileProvenance::Unknown,
         };
         Self {
             path,
