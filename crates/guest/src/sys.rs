@@ -1,7 +1,7 @@
 //! The few system calls without a safe wrapper. Everything unsafe of the guest is in this file.
 #![expect(
     unsafe_code,
-    reason = "fork, clone, execve, wait4, signal dispositions, prctl, _exit and writeback have no safe wrapper"
+    reason = "fork, clone, execve, wait4, close by number, signal dispositions, prctl, _exit and writeback have no safe wrapper"
 )]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -190,6 +190,14 @@ pub(crate) fn drop_bounding_set() -> nix::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Closes descriptors 0 to 2, whoever thinks of them as open.
+pub(crate) fn close_standard_streams() {
+    for number in 0..3 {
+        // SAFETY: the only caller is a shim, which has made all three `/dev/null` itself; nothing of its process uses them.
+        unsafe { libc::close(number) };
+    }
 }
 
 /// Marks every descriptor from `first` up close-on-exec; a kernel without the call leaves what each

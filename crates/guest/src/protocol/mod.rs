@@ -28,7 +28,7 @@ pub use frame::{Decoder, Frame, HEADER_BYTES, ProtocolError, encode};
 pub use hello::Hello;
 
 /// The version both sides must speak; raised on any change of meaning or layout.
-pub const PROTOCOL_VERSION: u16 = 3;
+pub const PROTOCOL_VERSION: u16 = 4;
 
 /// Largest payload of a frame, except a command's start (see [`spawn::MAX_START_BYTES`]), in bytes.
 pub const MAX_PAYLOAD_BYTES: usize = 64 * 1024;

@@ -58,14 +58,27 @@ fn trusted_processes_cannot_be_touched() {
     assert_eq!(channel.run(command(&["true"])).code(), ExitStatus::Code(0));
 }
 
+/// What a command that was just started says: pids.
+fn pids_said<const COUNT: usize>(channel: &mut Channel) -> [u32; COUNT] {
+    let ToHost::Started { .. } = channel.receive() else { panic!("not started") };
+    let ToHost::Data { bytes, .. } = channel.receive() else { panic!("no output") };
+    let pids: Vec<u32> =
+        String::from_utf8(bytes).unwrap().split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+    pids.try_into().unwrap()
+}
+
+fn pid_said(channel: &mut Channel) -> u32 {
+    let [pid] = pids_said(channel);
+    pid
+}
+
 #[test]
 fn one_foreground_command_and_many_behind() {
     let mut channel = Channel::open();
     let mut first = shell("echo $$; exec sleep 600");
     first.background = true;
     let background = channel.start(first);
-    let ToHost::Started { pid, .. } = channel.receive() else { panic!("not started") };
-    let ToHost::Data { .. } = channel.receive() else { panic!("no output") };
+    let pid = pid_said(&mut channel);
     assert_eq!(channel.run(shell("exit 4")).code(), ExitStatus::Code(4), "beside it");
     assert!(is_alive(pid), "another command's end is not its end");
 
@@ -127,15 +140,8 @@ fn a_kill_takes_the_whole_tree() {
 
 /// Starts a stubborn tree and gives the pids of its two processes.
 fn stubborn(channel: &mut Channel) -> [u32; 2] {
-    channel.start(shell("trap '' TERM HUP INT; setsid sleep 600 & echo $!; wait"));
-    let mut pids = [0, 0];
-    while pids.contains(&0) {
-        match channel.receive() {
-            ToHost::Started { pid, .. } => pids[0] = pid,
-            ToHost::Data { bytes, .. } => pids[1] = String::from_utf8(bytes).unwrap().trim().parse().unwrap(),
-            frame => panic!("unexpected {frame:?}"),
-        }
-    }
+    channel.start(shell("trap '' TERM HUP INT; setsid sleep 600 & echo $$ $!; wait"));
+    let pids = pids_said(channel);
     assert!(pids.iter().all(|pid| is_alive(*pid)));
     pids
 }
@@ -246,10 +252,10 @@ fn a_broken_protocol_ends_the_channel_and_the_commands() {
 #[test]
 fn a_stopped_group_does_not_hide_from_a_kill() {
     let mut channel = Channel::open();
-    let mut stopped = shell("kill -STOP 0; echo never");
+    let mut stopped = shell("echo $$; kill -STOP 0; echo never");
     stopped.background = true;
     let stream = channel.start(stopped);
-    let ToHost::Started { pid, .. } = channel.receive() else { panic!("not started") };
+    let pid = pid_said(&mut channel);
     eventually("the stop", || {
         std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") T "))
     });
