@@ -5,7 +5,7 @@
 )]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::libc;
@@ -190,6 +190,24 @@ pub(crate) fn drop_bounding_set() -> nix::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Closes descriptors, those with numbers that follow each other by one call.
+pub(crate) fn close_together(descriptors: impl IntoIterator<Item = OwnedFd>) {
+    let mut numbers: Vec<u32> =
+        descriptors.into_iter().map(|descriptor| descriptor.into_raw_fd().unsigned_abs()).collect();
+    numbers.sort_unstable();
+    for run in numbers.chunk_by(|number, next| number + 1 == *next) {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+        // SAFETY: closes exactly those numbers, each of which was owned until here and is nobody's now.
+        if unsafe { libc::close_range(*first, *last, 0) } != 0 {
+            // An older kernel.
+            for number in run {
+                // SAFETY: as above; the call above has closed none.
+                unsafe { libc::close(*number as c_int) };
+            }
+        }
+    }
 }
 
 /// Closes descriptors 0 to 2, whoever thinks of them as open.

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 
 use super::writer::Writer;
+use crate::sys::close_together;
 
 /// The host broke the protocol: the channel ends.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +37,8 @@ pub(super) struct Command {
     pub(super) started: bool,
     pub(super) stdin: Stdin,
     pub(super) outputs: [OutputPipe; 2],
+    /// What the shim was given for want of a standard input.
+    pub(super) null: OwnedFd,
     /// Counters when it started.
     pub(super) before: Counters,
 }
@@ -44,6 +47,12 @@ impl Command {
     /// The shim has reported the end and every output byte was handed over.
     pub(super) fn is_over(&self) -> bool {
         self.link.is_none() && self.outputs.iter().all(|output| !output.is_open)
+    }
+
+    /// Lets go of everything it still holds.
+    pub(super) fn close(self) {
+        let pipes = self.outputs.into_iter().flat_map(|output| [output.pipe.read, output.pipe.write]);
+        close_together(pipes.chain([self.null]).chain(self.stdin.pipe).chain(self.link));
     }
 
     /// Reads what one output has, within its credit: one piece while the command runs, everything once it has

@@ -157,9 +157,19 @@ impl Server {
             return Err(Ended::HostGone);
         }
         self.writer.flush(rustix::stdio::stdout()).map_err(|_| Ended::HostGone)?;
-        self.commands.retain(|_, command| !command.is_over());
+        self.forget_ended();
         self.stand_by();
         Ok(())
+    }
+
+    /// Closes what commands leave whose end was told.
+    fn forget_ended(&mut self) {
+        let over = self.commands.iter().filter(|(_, command)| command.is_over());
+        for stream in over.map(|(stream, _)| *stream).collect::<Vec<_>>() {
+            if let Some(command) = self.commands.remove(&stream) {
+                command.close();
+            }
+        }
     }
 
     /// Makes the next command's shim, while a background command that was just started loads its program, and its streams, while

@@ -33,7 +33,7 @@ use super::child::{Ground, Plan, Refusal, from_nix, refuse};
 use super::children::{Children, Left, timespec};
 use super::orders::{Order, Orders};
 use super::tree;
-use crate::sys::{End, Ended, Stack, run_beside};
+use crate::sys::{End, Ended, Stack, close_together, run_beside};
 
 /// How long a start that nothing waits for may wait for the end, to be told with it.
 const START_DELAY: Duration = Duration::from_millis(20);
@@ -68,7 +68,7 @@ pub(super) fn run(workspace: &Path, link: OwnedFd) -> ! {
             }
         }
         // What is left to do before the next order keeps nobody waiting.
-        drop(streams);
+        close_together(streams.into_iter().flatten());
         match &shim {
             Ok(shim) => shim.children.take_news(),
             // What stood in its way may have been want of a descriptor for a moment.
@@ -153,7 +153,8 @@ fn watch(
     loop {
         let now = Instant::now();
         if untold.is_some_and(|until| until <= now) {
-            (untold, *streams) = (None, None);
+            untold = None;
+            close_together(streams.take().into_iter().flatten());
             send(orders.link(), &ToHost::Started { stream });
         }
         if deadline.is_some_and(|deadline| deadline <= now) || orders.want_killed(stream, is_readable) {

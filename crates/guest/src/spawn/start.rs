@@ -80,6 +80,7 @@ pub(super) fn start(
         started: false,
         stdin: Stdin::new(stdin.map(|stdin| stdin.write)),
         outputs: made.outputs.map(OutputPipe::new),
+        null: made.null,
         before,
     })
 }
