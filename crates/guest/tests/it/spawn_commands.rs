@@ -237,6 +237,27 @@ fn standard_streams_can_be_opened_again() {
     assert_eq!(outcome.stderr, b"e\n");
 }
 
+/// Streams are made ahead of a command: not those of another user.
+#[test]
+fn each_users_streams_can_be_opened_again() {
+    let mut channel = Channel::open();
+    for uid in [UID, UID, UID + 1, UID + 1, UID] {
+        let mut again = shell("echo o > /dev/stdout; echo e > /dev/stderr; stat -Lc %u /proc/self/fd/1");
+        again.uid = uid;
+        let outcome = channel.run(again);
+        assert_eq!(outcome.stdout_text(), format!("o\n{uid}\n"));
+        assert_eq!(outcome.stderr, b"e\n");
+    }
+}
+
+#[test]
+fn a_program_that_closes_its_outputs_goes_on() {
+    let mut channel = Channel::open();
+    let outcome = channel.run(shell("echo o; echo e >&2; exec >&- 2>&-; sleep 0.1; exit 3"));
+    assert_eq!(outcome.code(), ExitStatus::Code(3));
+    assert_eq!((outcome.stdout_text(), outcome.stderr.as_slice()), ("o\n", b"e\n".as_slice()));
+}
+
 #[test]
 fn limits_reach_the_child() {
     let mut channel = Channel::open();

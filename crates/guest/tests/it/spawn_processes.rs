@@ -112,6 +112,23 @@ fn one_foreground_command_and_many_behind() {
 }
 
 #[test]
+fn a_start_is_told_while_it_runs_whether_it_speaks_or_not() {
+    let mut channel = Channel::open();
+    for (script, speaks) in [("sleep 600", false), ("echo; sleep 600", true)] {
+        let stream = channel.start(shell(script));
+        assert_eq!(channel.receive(), ToHost::Started { stream });
+        if speaks {
+            assert!(matches!(channel.receive(), ToHost::Data { .. }));
+        }
+        channel.send(&ToGuest::Kill { stream });
+        assert!(matches!(channel.receive(), ToHost::Exited { .. }));
+        for _ in 0..2 {
+            assert!(matches!(channel.receive(), ToHost::OutputClosed { .. }));
+        }
+    }
+}
+
+#[test]
 fn a_kill_takes_the_whole_tree() {
     let mut channel = Channel::open();
     let mut tree = shell("trap '' TERM; setsid sleep 600 & sleep 601 & echo $! ; wait");

@@ -159,6 +159,25 @@ fn no_shim_holds_anything_of_a_command() {
     standby(&channel);
 }
 
+/// Between commands spawn holds the streams of the next one, and nothing of the last: each has pipes of its own.
+#[test]
+fn spawn_lets_go_of_a_command_that_has_ended() {
+    let mut channel = Channel::open();
+    let mut pipes = Vec::new();
+    for _ in 0..5 {
+        let outcome =
+            channel.run_with(shell("readlink /proc/self/fd/0 /proc/self/fd/1 /proc/self/fd/2"), Some(b"in"));
+        let last: Vec<PathBuf> = outcome.stdout_text().lines().map(PathBuf::from).collect();
+        assert_eq!(last.len(), 3, "{last:?}");
+        assert!(last.iter().all(|pipe| !pipes.contains(pipe)), "{last:?} after {pipes:?}");
+        pipes.extend(last);
+        let spawn = channel.child.id();
+        eventually("letting go", || descriptors(spawn).iter().all(|held| !pipes.contains(held)));
+        let shim = standby(&channel);
+        assert!(descriptors(shim).iter().all(|held| !pipes.contains(held)));
+    }
+}
+
 #[test]
 fn a_shim_that_waits_survives_the_loss_of_another_and_ends_with_the_channel() {
     let mut channel = Channel::open();
