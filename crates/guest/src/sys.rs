@@ -1,11 +1,11 @@
 //! The few system calls without a safe wrapper. Everything unsafe of the guest is in this file.
 #![expect(
     unsafe_code,
-    reason = "fork, clone, execve, wait4, signal dispositions, prctl, _exit and writeback have no safe wrapper"
+    reason = "fork, clone, execve, wait4, close by number, signal dispositions, prctl, _exit and writeback have no safe wrapper"
 )]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::libc;
@@ -190,6 +190,32 @@ pub(crate) fn drop_bounding_set() -> nix::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Closes descriptors, those with numbers that follow each other by one call.
+pub(crate) fn close_together(descriptors: impl IntoIterator<Item = OwnedFd>) {
+    let mut numbers: Vec<u32> =
+        descriptors.into_iter().map(|descriptor| descriptor.into_raw_fd().unsigned_abs()).collect();
+    numbers.sort_unstable();
+    for run in numbers.chunk_by(|number, next| number + 1 == *next) {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+        // SAFETY: closes exactly those numbers, each of which was owned until here and is nobody's now.
+        if unsafe { libc::close_range(*first, *last, 0) } != 0 {
+            // An older kernel.
+            for number in run {
+                // SAFETY: as above; the call above has closed none.
+                unsafe { libc::close(*number as c_int) };
+            }
+        }
+    }
+}
+
+/// Closes descriptors 0 to 2, whoever thinks of them as open.
+pub(crate) fn close_standard_streams() {
+    for number in 0..3 {
+        // SAFETY: the only caller is a shim, which has made all three `/dev/null` itself; nothing of its process uses them.
+        unsafe { libc::close(number) };
+    }
 }
 
 /// Marks every descriptor from `first` up close-on-exec; a kernel without the call leaves what each

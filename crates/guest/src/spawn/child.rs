@@ -17,8 +17,8 @@ use guest::protocol::spawn::StartCommand;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 use rustix::process::{
-    DumpableBehavior, Gid, Resource, Rlimit, Uid, fchdir, getegid, geteuid, getgid, getrlimit, getuid,
-    set_dumpable_behavior, setrlimit, setsid, umask,
+    DumpableBehavior, Gid, Resource, Rlimit, Uid, fchdir, getrlimit, set_dumpable_behavior, setrlimit,
+    setsid, umask,
 };
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
@@ -71,7 +71,8 @@ pub(super) struct Ground {
 }
 
 impl Ground {
-    /// Gives up what no command may have, so far as the shim can do without it, and looks at what it is born with.
+    /// Gives up what no command may have, so far as the shim can do without it, goes where commands begin, and looks at what it
+    /// is born with.
     pub(super) fn prepare(workspace: &Path) -> Result<Self, Refusal> {
         if std::fs::read(SUID_DUMPABLE).is_ok_and(|value| opens_changed_users(&value)) {
             return Err(refuse(
@@ -92,6 +93,9 @@ impl Ground {
             Err(Errno::NOENT | Errno::NOTDIR) => None,
             opened => Some(opened.map_err(refuse("cannot open the workspace"))?),
         };
+        if let Some(workspace) = &workspace {
+            fchdir(workspace).map_err(refuse("cannot enter the workspace"))?;
+        }
         Ok(Self {
             workspace,
             limits: LIMITS.map(|resource| (resource, getrlimit(resource))),
@@ -111,7 +115,6 @@ pub(super) struct Plan<'a> {
     workspace: BorrowedFd<'a>,
     uid: Uid,
     gid: Gid,
-    stdin: bool,
     /// Those that are not what they should be.
     limits: Vec<(Resource, Rlimit)>,
     /// `None`: it is what it should be.
@@ -135,7 +138,6 @@ impl<'a> Plan<'a> {
             workspace,
             uid: Uid::from_raw(command.uid),
             gid: Gid::from_raw(command.gid),
-            stdin: command.stdin,
             limits: limits(&command, ground),
             oom_score_adj: Some(command.oom_score_adj)
                 .filter(|score| ground.oom_score_adj != Some(*score))
@@ -147,11 +149,10 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// Becomes the command. Returns only when it cannot. The streams are standard output, standard error and, unless it stays
-    /// `/dev/null`, standard input. Runs in the new process: no step allocates.
-    pub(super) fn carry_out(&self, streams: &[OwnedFd]) -> Result<Infallible, Refusal> {
+    /// Becomes the command. Returns only when it cannot. Its standard streams are where they belong. Runs in the new process: no
+    /// step allocates.
+    pub(super) fn carry_out(&self) -> Result<Infallible, Refusal> {
         setsid().map_err(refuse("cannot start a session"))?;
-        self.take_streams(streams).map_err(refuse("cannot set up standard streams"))?;
         for (resource, limit) in &self.limits {
             setrlimit(*resource, *limit).map_err(refuse("cannot set resource limits"))?;
         }
@@ -166,26 +167,7 @@ impl<'a> Plan<'a> {
         Err(self.exec())
     }
 
-    fn take_streams(&self, streams: &[OwnedFd]) -> Result<(), Errno> {
-        let (stdout, stderr, stdin) = match (streams, self.stdin) {
-            ([stdout, stderr], false) => (stdout, stderr, None),
-            ([stdout, stderr, stdin], true) => (stdout, stderr, Some(stdin)),
-            _ => return Err(Errno::BADF),
-        };
-        rustix::stdio::dup2_stdout(stdout)?;
-        rustix::stdio::dup2_stderr(stderr)?;
-        match stdin {
-            Some(stdin) => rustix::stdio::dup2_stdin(stdin),
-            // One of its own: what it sets on an open file reaches nobody else.
-            None => rustix::stdio::dup2_stdin(openat(
-                CWD,
-                "/dev/null",
-                OFlags::RDWR | OFlags::CLOEXEC,
-                Mode::empty(),
-            )?),
-        }
-    }
-
+    /// Each call is checked by its answer; what they come to is not asked for again, which would be two calls more of each command.
     fn drop_privileges(&self) -> Result<(), Errno> {
         rustix::thread::set_thread_res_gid(self.gid, self.gid, self.gid)?;
         rustix::thread::set_thread_res_uid(self.uid, self.uid, self.uid)?;
@@ -196,14 +178,15 @@ impl<'a> Plan<'a> {
         rustix::thread::set_capabilities(
             None,
             CapabilitySets { effective: none, permitted: none, inheritable: none },
-        )?;
-        let ids_are_set = [getuid(), geteuid()] == [self.uid; 2] && [getgid(), getegid()] == [self.gid; 2];
-        if ids_are_set { Ok(()) } else { Err(Errno::PERM) }
+        )
     }
 
-    /// Enters a directory below the workspace, one component at a time, following no link. The type is checked
+    /// Enters a directory below the workspace, where it begins, one component at a time, following no link. The type is checked
     /// on the opened descriptor: under gVisor `O_DIRECTORY | O_NOFOLLOW` together follow a link.
     fn enter(&self) -> Result<(), Refusal> {
+        if self.cwd.is_empty() {
+            return Ok(());
+        }
         let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let cannot = "the working directory cannot be entered";
         let mut directory: Option<OwnedFd> = None;

@@ -41,10 +41,16 @@ impl Children {
         self.signals.as_fd()
     }
 
-    /// Reaps every child that has ended.
-    pub(super) fn reap(&self, mut ended: impl FnMut(Ended)) -> Left {
+    /// Lets the descriptor fall silent until the next news. Whoever does so looks for children that have ended afterwards, unless
+    /// none is left.
+    pub(super) fn take_news(&self) {
         // The kernel keeps one pending signal of a number: one read takes all there is.
         let _ = self.signals.read_signal();
+    }
+
+    /// Reaps every child that has ended.
+    #[expect(clippy::unused_self, reason = "only who watches its children may reap them")]
+    pub(super) fn reap(&self, mut ended: impl FnMut(Ended)) -> Left {
         loop {
             match wait_any() {
                 Ok(Some(child)) => ended(child),

@@ -1,14 +1,19 @@
 //! Spawn's side of one running command: its pipes, its credit, its link to the shim.
+//!
+//! Spawn keeps both ends of the outputs' pipes: an output that its program closes says nothing, because the end, which is proven
+//! otherwise, is what the host waits for; nobody is woken for less.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
 use guest::protocol::spawn::{Counters, Output, ToHost};
 use guest::protocol::{CREDIT_WINDOW_BYTES, Decoder, MAX_DATA_BYTES};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
 use super::writer::Writer;
+use crate::sys::close_together;
 
 /// The host broke the protocol: the channel ends.
 #[derive(Debug, thiserror::Error)]
@@ -21,16 +26,19 @@ const GRANT_BYTES: u32 = 64 * 1024;
 pub(super) struct Command {
     pub(super) stream: u32,
     pub(super) background: bool,
-    /// Its user and that user's limit of processes, where the limit is one of the user.
-    pub(super) processes_max: Option<(u32, u64)>,
+    pub(super) uid: u32,
+    /// Its user's limit of processes, where the limit is one of the user.
+    pub(super) processes_max: Option<u64>,
     pub(super) shim: Pid,
     /// To the shim; gone once it has reported the end.
     pub(super) link: Option<OwnedFd>,
     pub(super) reports: Decoder<ToHost>,
-    /// Set by the shim's `Started`: no output is read before, so that `Started` goes first.
+    /// The host knows, or will know before anything else, that its program runs.
     pub(super) started: bool,
     pub(super) stdin: Stdin,
     pub(super) outputs: [OutputPipe; 2],
+    /// What the shim was given for want of a standard input.
+    pub(super) null: OwnedFd,
     /// Counters when it started.
     pub(super) before: Counters,
 }
@@ -38,7 +46,13 @@ pub(super) struct Command {
 impl Command {
     /// The shim has reported the end and every output byte was handed over.
     pub(super) fn is_over(&self) -> bool {
-        self.link.is_none() && self.outputs.iter().all(|output| output.pipe.is_none())
+        self.link.is_none() && self.outputs.iter().all(|output| !output.is_open)
+    }
+
+    /// Lets go of everything it still holds.
+    pub(super) fn close(self) {
+        let pipes = self.outputs.into_iter().flat_map(|output| [output.pipe.read, output.pipe.write]);
+        close_together(pipes.chain([self.null]).chain(self.stdin.pipe).chain(self.link));
     }
 
     /// Reads what one output has, within its credit: one piece while the command runs, everything once it has
@@ -48,12 +62,12 @@ impl Command {
         let stream = self.stream;
         let output = &mut self.outputs[usize::from(which == Output::Stderr)];
         let mut buffer = [0; MAX_DATA_BYTES];
-        while let Some(pipe) = &output.pipe {
+        while output.is_open {
             let length = buffer.len().min(usize::try_from(output.credit_bytes).unwrap_or(usize::MAX));
             if length == 0 {
                 return;
             }
-            match rustix::io::read(pipe, &mut buffer[..length]) {
+            match rustix::io::read(&output.pipe.read, &mut buffer[..length]) {
                 Ok(length) if length > 0 => {
                     // At most the credit, a u32.
                     output.credit_bytes -= u32::try_from(length).unwrap_or(u32::MAX);
@@ -65,13 +79,22 @@ impl Command {
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) if !ended => return,
-                Ok(_) | Err(_) => {
-                    output.pipe = None;
-                    let total_bytes = output.total_bytes;
-                    let closed = ToHost::OutputClosed { stream, output: which, total_bytes };
-                    // Before the end, the end is what the host waits for.
-                    if ended { writer.data(&closed) } else { writer.data_later(&closed) }
-                }
+                Ok(_) | Err(_) => output.close(stream, which, writer),
+            }
+        }
+    }
+
+    /// The command has ended: hands over what is left, as far as there is credit.
+    pub(super) fn finish(&mut self, writer: &mut Writer) {
+        let mut fds = [0, 1].map(|index| PollFd::new(&self.outputs[index].pipe.read, PollFlags::IN));
+        // One question for both, and none more for one that holds nothing.
+        let is_known = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok();
+        let is_empty = fds.map(|fd| is_known && !fd.revents().contains(PollFlags::IN));
+        for (which, is_empty) in [Output::Stdout, Output::Stderr].into_iter().zip(is_empty) {
+            if is_empty {
+                self.outputs[usize::from(which == Output::Stderr)].close(self.stream, which, writer);
+            } else {
+                self.pump(which, writer);
             }
         }
     }
@@ -88,16 +111,35 @@ impl Command {
     }
 }
 
-/// The end spawn reads.
+/// The end to read and the end to write.
+pub(super) struct Pipe {
+    pub(super) read: OwnedFd,
+    pub(super) write: OwnedFd,
+}
+
+/// An output as spawn reads it. The pipe is closed with the command, when the host has its end.
 pub(super) struct OutputPipe {
-    pub(super) pipe: Option<OwnedFd>,
+    pub(super) pipe: Pipe,
+    /// More may come.
+    is_open: bool,
     pub(super) credit_bytes: u32,
     total_bytes: u64,
 }
 
 impl OutputPipe {
-    pub(super) fn new(pipe: OwnedFd) -> Self {
-        Self { pipe: Some(pipe), credit_bytes: CREDIT_WINDOW_BYTES, total_bytes: 0 }
+    pub(super) fn new(pipe: Pipe) -> Self {
+        Self { pipe, is_open: true, credit_bytes: CREDIT_WINDOW_BYTES, total_bytes: 0 }
+    }
+
+    /// Where to wait for output that may be read.
+    pub(super) fn wanted(&self) -> Option<&OwnedFd> {
+        (self.is_open && self.credit_bytes > 0).then_some(&self.pipe.read)
+    }
+
+    fn close(&mut self, stream: u32, output: Output, writer: &mut Writer) {
+        if std::mem::take(&mut self.is_open) {
+            writer.data(&ToHost::OutputClosed { stream, output, total_bytes: self.total_bytes });
+        }
     }
 }
 

@@ -38,17 +38,18 @@ impl CounterFiles {
         if v2.oom_kills.is_some() || v2.pids_events.is_some() {
             return v2;
         }
-        let mut v1 = Self {
+        let v1 = Self {
             source: CounterSource::V1,
             oom_kills: open("memory/memory.oom_control"),
             pids_events: open("pids/pids.events"),
             memory_peak: open("memory/memory.max_usage_in_bytes"),
             cpu: open("cpuacct/cpuacct.usage"),
         };
-        if v1.oom_kills.is_none() && v1.pids_events.is_none() {
-            v1.source = CounterSource::None;
+        if v1.oom_kills.is_some() || v1.pids_events.is_some() {
+            return v1;
         }
-        v1
+        // What else a kernel shows there (gVisor some of it) is not worth a look at each command: nobody asks for it alone.
+        Self { source: CounterSource::None, oom_kills: None, pids_events: None, memory_peak: None, cpu: None }
     }
 
     pub(super) fn source(&self) -> CounterSource {

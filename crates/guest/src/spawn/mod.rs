@@ -7,7 +7,8 @@
 //!                    +-- shim                          (waits for the next command)
 //! ```
 //!
-//! Pipes of a command end in spawn itself; the shim only watches processes, one command after another. Both are forked copies
+//! Pipes of a command end in spawn itself, which makes them while no command waits for them; the shim only watches processes, one
+//! command after another. Both are forked copies
 //! of this binary without a second exec. When the host's end closes, or three heartbeats are missed, or spawn dies,
 //! every tree is killed.
 

@@ -14,13 +14,14 @@ const READ_BYTES: usize = 16 * 1024;
 
 /// What spawn wants of a shim.
 pub(super) enum Order {
-    /// Start this. The streams are standard output, standard error and, unless it stays `/dev/null`, standard input.
+    /// Start this. The streams are standard input, output and error.
     Start { stream: u32, command: StartCommand, streams: Vec<OwnedFd> },
     /// Kill that command's tree.
     Kill { stream: u32 },
 }
 
-/// The link, and what was read of an order.
+/// The link, and what was read of an order. Streams arrive as they will be passed on, open across an exec: the shim executes
+/// nothing else.
 pub(super) struct Orders {
     link: OwnedFd,
     decoder: Decoder<ToGuest>,
@@ -81,7 +82,7 @@ impl Orders {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let pieces = &mut [IoSliceMut::new(&mut buffer)];
-        let received = match recvmsg(&self.link, pieces, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+        let received = match recvmsg(&self.link, pieces, &mut ancillary, RecvFlags::empty()) {
             Ok(received) if received.bytes > 0 => received.bytes,
             Ok(_) => return Err(Errno::PIPE),
             Err(Errno::INTR) => return Ok(()),

@@ -19,7 +19,7 @@ use super::command::{Command, Violation};
 use super::counters::CounterFiles;
 use super::deleted::{Memory, Question, Scan};
 use super::standby::{self, Standby};
-use super::start;
+use super::start::{self, Streams};
 use super::tree;
 use super::writer::Writer;
 
@@ -73,6 +73,10 @@ pub(super) struct Server {
     /// Make one when there is nothing more urgent. Set by the hello, by a background command, which keeps its shim, and by the
     /// loss of a command's; one that dies while it waits is not replaced at once, or what kills it could keep spawn busy.
     wants_standby: bool,
+    /// The next command's streams, if it has the user of the last.
+    streams: Option<Streams>,
+    /// Whose streams to make when there is nothing more urgent.
+    wants_streams: Option<u32>,
     greeted: bool,
     last_stream: u32,
     /// What the host knows: the counters of the last `Counters` frame, zero before the first.
@@ -100,6 +104,8 @@ impl Server {
             commands: BTreeMap::new(),
             standby: None,
             wants_standby: false,
+            streams: None,
+            wants_streams: None,
             greeted: false,
             last_stream: 0,
             told: Counters::default(),
@@ -129,6 +135,7 @@ impl Server {
                 Source::HostOutput if flags.contains(PollFlags::ERR) => return Err(Ended::HostGone),
                 Source::HostOutput => {}
                 Source::Children => {
+                    self.children.take_news();
                     self.children.reap(|_| {});
                 }
                 // It has ended.
@@ -140,13 +147,14 @@ impl Server {
                     }
                 }
                 Source::Output(stream, output) => {
+                    // Nobody but the program writes there.
+                    self.has_started(stream);
                     if let Some(command) = self.commands.get_mut(&stream) {
                         command.pump(output, &mut self.writer);
                     }
                 }
             }
         }
-        self.commands.retain(|_, command| !command.is_over());
         self.sample_if_due();
         self.scan_on();
         let silence = Duration::from_millis(HEARTBEAT_INTERVAL_MS * MISSED_HEARTBEATS);
@@ -154,15 +162,30 @@ impl Server {
             return Err(Ended::HostGone);
         }
         self.writer.flush(rustix::stdio::stdout()).map_err(|_| Ended::HostGone)?;
+        self.forget_ended();
         self.stand_by();
         Ok(())
     }
 
-    /// Makes the next command's shim, while a background command that was just started loads its program.
+    /// Closes what commands leave whose end was told.
+    fn forget_ended(&mut self) {
+        let over = self.commands.iter().filter(|(_, command)| command.is_over());
+        for stream in over.map(|(stream, _)| *stream).collect::<Vec<_>>() {
+            if let Some(command) = self.commands.remove(&stream) {
+                command.close();
+            }
+        }
+    }
+
+    /// Makes the next command's shim, while a background command that was just started loads its program, and its streams, while
+    /// the host hears of the last one's end.
     fn stand_by(&mut self) {
         if std::mem::take(&mut self.wants_standby) && self.standby.is_none() {
             // Without it the next start forks, or says why it cannot.
             self.standby = self.fork_shim().ok();
+        }
+        if let Some(uid) = self.wants_streams.take().filter(|_| self.streams.is_none()) {
+            self.streams = Streams::new(uid).ok();
         }
     }
 
@@ -196,9 +219,7 @@ impl Server {
                 fds.push(pollfd(pipe.as_fd(), PollFlags::OUT));
             }
             for (output, which) in command.outputs.iter().zip([Output::Stdout, Output::Stderr]) {
-                if let Some(pipe) =
-                    output.pipe.as_ref().filter(|_| command.started && output.credit_bytes > 0)
-                {
+                if let Some(pipe) = output.wanted().filter(|_| command.link.is_some()) {
                     sources.push(Source::Output(*stream, which));
                     fds.push(pollfd(pipe.as_fd(), PollFlags::IN));
                 }
@@ -344,18 +365,20 @@ impl Server {
         before: Counters,
     ) -> Result<Command, Errno> {
         if let Some(standby) = self.standby.take() {
-            match start::start(standby, frame, command, before) {
+            match start::start(standby, frame, command, before, &mut self.streams) {
                 Err(Errno::PIPE | Errno::CONNRESET) => {}
                 result => return result,
             }
         }
-        start::start(self.fork_shim()?, frame, command, before)
+        let shim = self.fork_shim()?;
+        start::start(shim, frame, command, before, &mut self.streams)
     }
 
     fn fork_shim(&mut self) -> Result<Standby, Errno> {
-        let (others, scans) = (&mut self.commands, &mut self.scans);
+        let (others, streams, scans) = (&mut self.commands, &mut self.streams, &mut self.scans);
         Standby::fork(&self.workspace, || {
             others.clear();
+            *streams = None;
             scans.clear();
         })
     }
@@ -374,12 +397,11 @@ impl Server {
             let Some(command) = self.commands.get_mut(&stream) else { return };
             match command.reports.next_frame() {
                 Ok(None) => return,
-                Ok(Some(ToHost::Exited { exited, .. })) => return self.finish(stream, exited),
-                Ok(Some(ToHost::Started { pid, .. })) => {
-                    command.started = true;
-                    self.wants_standby |= command.background;
-                    self.writer.control_later(&ToHost::Started { stream, pid });
+                Ok(Some(ToHost::Exited { exited, .. })) => {
+                    self.has_started(stream);
+                    return self.finish(stream, exited);
                 }
+                Ok(Some(ToHost::Started { .. })) => self.has_started(stream),
                 Ok(Some(ToHost::StartFailed { exit_code, errno, message, .. })) => {
                     if let Some(command) = self.commands.remove(&stream) {
                         self.take_back(command.shim, command.link);
@@ -389,6 +411,14 @@ impl Server {
                 Ok(Some(_)) | Err(_) => return self.lose(stream),
             }
         }
+    }
+
+    /// The command's program runs, or ran.
+    fn has_started(&mut self, stream: u32) {
+        let Some(command) = self.commands.get_mut(&stream).filter(|command| !command.started) else { return };
+        command.started = true;
+        self.wants_standby |= command.background;
+        self.writer.control_later(&ToHost::Started { stream });
     }
 
     /// Nothing of the command runs any more: report its end, hand over what is left in its pipes.
@@ -403,8 +433,8 @@ impl Server {
         exited.memory_peak_bytes = now.memory_peak_bytes;
         exited.cgroup_cpu_ms = now.cpu_us.saturating_sub(command.before.cpu_us) / 1000;
         self.writer.control(&ToHost::Exited { stream, exited });
-        command.pump(Output::Stdout, &mut self.writer);
-        command.pump(Output::Stderr, &mut self.writer);
+        command.finish(&mut self.writer);
+        self.wants_streams = Some(command.uid);
         if exited.clean {
             self.take_back(shim, link);
         }
@@ -442,7 +472,9 @@ impl Server {
         }
         self.next_sample = Instant::now() + Duration::from_millis(COUNTER_INTERVAL_MS);
         if self.counter_files.source() == CounterSource::None {
-            self.census.sample(self.commands.values().filter_map(|command| command.processes_max));
+            self.census.sample(
+                self.commands.values().filter_map(|command| Some((command.uid, command.processes_max?))),
+            );
         }
         self.tell(self.sample(), CPU_STEP_US);
     }

@@ -1,8 +1,8 @@
 //! The process that watches commands, one at a time: a subreaper of its own, forked from spawn, running no other code.
 //!
-//! It waits for an order, starts the process that becomes the command, tells spawn when it has, waits for the main process, and
-//! then proves that nothing is left: `waitpid(-1)` answering ECHILD. Only then does it take the next order; with anything left
-//! it ends. Its link to spawn is a socket: orders come down with a command's streams beside them, reports go up, and a kill or
+//! It waits for an order, starts the process that becomes the command, waits for the main process, and then proves that nothing
+//! is left: `waitpid(-1)` answering ECHILD. Only then does it take the next order; with anything left it ends. That a command
+//! has started it tells spawn only when the end does not follow soon: each report wakes two processes. Its link to spawn is a socket: orders come down with a command's streams beside them, reports go up, and a kill or
 //! the link's end means "kill the tree". So when spawn dies in whatever way, every command's tree dies too.
 //!
 //! ```text
@@ -16,7 +16,7 @@
 
 use std::cell::Cell;
 use std::collections::HashSet;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -33,7 +33,10 @@ use super::child::{Ground, Plan, Refusal, from_nix, refuse};
 use super::children::{Children, Left, timespec};
 use super::orders::{Order, Orders};
 use super::tree;
-use crate::sys::{End, Ended, Stack, run_beside};
+use crate::sys::{End, Ended, Stack, close_together, run_beside};
+
+/// How long a start that nothing waits for may wait for the end, to be told with it.
+const START_DELAY: Duration = Duration::from_millis(20);
 
 /// Runs in the forked process and never returns. Of what the caller had open the link is left, and nothing that outlives an exec.
 pub(super) fn run(workspace: &Path, link: OwnedFd) -> ! {
@@ -47,12 +50,9 @@ pub(super) fn run(workspace: &Path, link: OwnedFd) -> ! {
             Ok(Order::Kill { .. }) => continue,
             Err(_) => crate::sys::exit_now(0),
         };
-        // What stood in its way may have been want of a descriptor for a moment.
-        if shim.is_err() {
-            shim = Shim::prepare(workspace);
-        }
+        let mut streams = Some(streams);
         let ended = match &mut shim {
-            Ok(shim) => shim.run(stream, command, streams, &mut orders),
+            Ok(shim) => shim.run(stream, command, &mut streams, &mut orders),
             Err(refusal) => Err(*refusal),
         };
         match ended {
@@ -66,6 +66,13 @@ pub(super) fn run(workspace: &Path, link: OwnedFd) -> ! {
                 let message = message.to_owned();
                 send(orders.link(), &ToHost::StartFailed { stream, exit_code, errno, message });
             }
+        }
+        // What is left to do before the next order keeps nobody waiting.
+        close_together(streams.into_iter().flatten());
+        match &shim {
+            Ok(shim) => shim.children.take_news(),
+            // What stood in its way may have been want of a descriptor for a moment.
+            Err(_) => shim = Shim::prepare(workspace),
         }
     }
 }
@@ -84,33 +91,38 @@ impl Shim {
         set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(&system)?;
         let ground = Ground::prepare(workspace)?;
         let children = Children::watch().map_err(from_nix).map_err(&system)?;
+        // Where a command's streams arrive: the lowest numbers that are free. So no command has to move them.
+        crate::sys::close_standard_streams();
         Ok(Self { ground, children, stack: Stack::new() })
     }
 
-    /// One command, to the end of everything it leaves.
+    /// One command, to the end of everything it leaves. Its streams are let go of when its start is told.
     fn run(
         &mut self,
         stream: u32,
         command: StartCommand,
-        streams: Vec<OwnedFd>,
+        streams: &mut Option<Vec<OwnedFd>>,
         orders: &mut Orders,
     ) -> Result<Exited, Refusal> {
-        let main = self.start(command, &streams)?;
-        drop(streams);
-        let pid = main.as_raw_nonzero().get().unsigned_abs();
-        send(orders.link(), &ToHost::Started { stream, pid });
-        Ok(watch(&self.children, main, stream, orders))
+        let numbers = streams.iter().flatten().map(AsRawFd::as_raw_fd);
+        if !numbers.eq(0..3) {
+            return Err(refuse("cannot set up standard streams")(Errno::BADF));
+        }
+        // The next command, for which another shim must be made, waits for the start of one behind it.
+        let delay = if command.background { Duration::ZERO } else { START_DELAY };
+        let main = self.start(command)?;
+        Ok(watch(&self.children, main, stream, orders, streams, delay))
     }
 
     /// Starts a process and waits until it runs its program, or says why not. One that is killed before looks like one that
     /// runs.
-    fn start(&mut self, command: StartCommand, streams: &[OwnedFd]) -> Result<Pid, Refusal> {
+    fn start(&mut self, command: StartCommand) -> Result<Pid, Refusal> {
         let system = refuse("no process or descriptor left to start the program");
         let plan = Plan::new(command, &self.ground)?;
         // A kill may come between any two steps: what was said counts only once it was said whole.
         let (refusal, is_said) = (Cell::new(None), AtomicBool::new(false));
         let child = || {
-            let Err(why) = plan.carry_out(streams);
+            let Err(why) = plan.carry_out();
             refusal.set(Some(why));
             is_said.store(true, Ordering::Release);
         };
@@ -124,14 +136,28 @@ impl Shim {
     }
 }
 
-/// Waits for the main process, then for, or after the grace against, everything it left behind.
-fn watch(children: &Children, main: Pid, stream: u32, orders: &mut Orders) -> Exited {
+/// Waits for the main process, then for, or after the grace against, everything it left behind. After `delay` its start is told,
+/// and its streams are let go of.
+fn watch(
+    children: &Children,
+    main: Pid,
+    stream: u32,
+    orders: &mut Orders,
+    streams: &mut Option<Vec<OwnedFd>>,
+    delay: Duration,
+) -> Exited {
     let mut ends = Ends { main: main.as_raw_nonzero().get(), ..Ends::default() };
     let mut deadline: Option<Instant> = None;
+    let mut untold = Some(Instant::now() + delay);
     let mut is_readable = false;
     loop {
-        let timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        if timeout.is_some_and(|left| left.is_zero()) || orders.want_killed(stream, is_readable) {
+        let now = Instant::now();
+        if untold.is_some_and(|until| until <= now) {
+            untold = None;
+            close_together(streams.take().into_iter().flatten());
+            send(orders.link(), &ToHost::Started { stream });
+        }
+        if deadline.is_some_and(|deadline| deadline <= now) || orders.want_killed(stream, is_readable) {
             let mut sweep = tree::kill(children, &[], |child| ends.add(&child));
             sweep.killed.remove(&main);
             return ends.exited(&sweep.killed, sweep.clean);
@@ -140,10 +166,17 @@ fn watch(children: &Children, main: Pid, stream: u32, orders: &mut Orders) -> Ex
             PollFd::from_borrowed_fd(children.fd(), PollFlags::IN),
             PollFd::new(orders.link(), PollFlags::IN),
         ];
+        let until = [deadline, untold].into_iter().flatten().min();
+        let timeout = until.map(|until| timespec(until.saturating_duration_since(now)));
         // An interrupted wait looks again.
-        let _ = poll(&mut fds, timeout.map(timespec).as_ref());
+        let _ = poll(&mut fds, timeout.as_ref());
         is_readable = !fds[1].revents().is_empty();
-        if children.reap(|child| ends.add(&child)) == Left::None {
+        let mut left = children.reap(|child| ends.add(&child));
+        if left == Left::Some {
+            children.take_news();
+            left = children.reap(|child| ends.add(&child));
+        }
+        if left == Left::None {
             return ends.exited(&HashSet::new(), true);
         }
         if ends.status.is_some() && deadline.is_none() {

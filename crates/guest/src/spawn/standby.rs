@@ -10,7 +10,7 @@
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use guest::protocol::encode;
@@ -59,18 +59,17 @@ impl Standby {
         &self.link
     }
 
-    /// Gives the order, a start frame, and hands over the link. The streams are standard output, standard error and, unless it
-    /// is to be `/dev/null`, standard input. Waits while the socket is full: the shim does nothing but read.
+    /// Gives the order, a start frame, and hands over the link. The streams are standard input, output and error. Waits while the
+    /// socket is full: the shim does nothing but read.
     ///
     /// # Errors
     /// EPIPE and the like when the shim is gone: no program was started.
-    pub(super) fn start(self, frame: &ToGuest, streams: &[OwnedFd]) -> Result<OwnedFd, Errno> {
+    pub(super) fn start(self, frame: &ToGuest, streams: [BorrowedFd<'_>; 3]) -> Result<OwnedFd, Errno> {
         let mut bytes = Vec::new();
         encode(frame, &mut bytes);
-        let descriptors: Vec<_> = streams.iter().map(AsFd::as_fd).collect();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        if !ancillary.push(SendAncillaryMessage::ScmRights(&streams)) {
             return Err(Errno::INVAL);
         }
         let mut rest = bytes.as_slice();

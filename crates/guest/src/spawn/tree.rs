@@ -43,6 +43,7 @@ pub(super) fn kill(children: &Children, spared: &[Pid], mut ended: impl FnMut(En
         let before = killed.len();
         killed.extend(stop_then_kill(spared));
         let mut has_changed = killed.len() > before;
+        children.take_news();
         let left = children.reap(|child| {
             has_changed = true;
             ended(child);

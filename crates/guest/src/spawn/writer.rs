@@ -35,23 +35,13 @@ impl Writer {
     /// The same for a frame that nothing waits for: it goes with the next one, or a little later.
     pub(super) fn control_later(&mut self, frame: &ToHost) {
         self.control.push_back(bytes(frame));
-        self.later();
+        self.due.get_or_insert_with(|| Instant::now() + DELAY);
     }
 
     /// Queues a frame in the order of its stream's data. Bounded by the credit the host gave.
     pub(super) fn data(&mut self, frame: &ToHost) {
         self.data.push_back(bytes(frame));
         self.due = Some(Instant::now());
-    }
-
-    /// The same for a frame that nothing waits for.
-    pub(super) fn data_later(&mut self, frame: &ToHost) {
-        self.data.push_back(bytes(frame));
-        self.later();
-    }
-
-    fn later(&mut self) {
-        self.due.get_or_insert_with(|| Instant::now() + DELAY);
     }
 
     /// A write is due now.

@@ -109,7 +109,7 @@ fn exited() -> impl Strategy<Value = Exited> {
 fn to_host() -> impl Strategy<Value = ToHost> {
     prop_oneof![
         hello().prop_map(ToHost::Hello),
-        (id(), any::<u32>()).prop_map(|(stream, pid)| ToHost::Started { stream, pid }),
+        id().prop_map(|stream| ToHost::Started { stream }),
         (id(), any::<i32>(), any::<i32>(), "\\PC{0,200}").prop_map(|(stream, exit_code, errno, message)| {
             ToHost::StartFailed { stream, exit_code, errno, message }
         }),

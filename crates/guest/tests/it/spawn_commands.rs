@@ -213,7 +213,7 @@ fn the_command_has_its_own_ids_no_capability_and_no_descriptor() {
     let mut channel = Channel::open();
     let outcome = channel.run(shell(
         "id -u; id -g; id -G; umask; grep -E '^(Cap|NoNewPrivs|SigIgn|SigBlk)' /proc/self/status; \
-         cat /proc/self/oom_score_adj; ulimit -c; ulimit -n; ps -o pgid= -p $$",
+         cat /proc/self/oom_score_adj; ulimit -c; ulimit -n; echo $$; ps -o pgid= -p $$",
     ));
     let text = outcome.stdout_text();
     let expected = format!(
@@ -222,8 +222,8 @@ fn the_command_has_its_own_ids_no_capability_and_no_descriptor() {
         zero = "0000000000000000"
     );
     assert!(text.starts_with(&expected), "{text}\nexpected\n{expected}");
-    let group: u32 = text.lines().last().unwrap().trim().parse().unwrap();
-    assert_eq!(group, outcome.pid, "a session of its own");
+    let ids: Vec<u32> = text.lines().rev().take(2).map(|id| id.trim().parse().unwrap()).collect();
+    assert_eq!(ids[0], ids[1], "a session of its own");
     // The fourth is the listed directory itself.
     assert_eq!(channel.run(command(&["ls", "/proc/self/fd"])).stdout_text(), "0\n1\n2\n3\n");
 }
@@ -235,6 +235,27 @@ fn standard_streams_can_be_opened_again() {
         .run_with(shell("cat /dev/stdin > /dev/stdout; echo e > /dev/stderr"), Some(b"through the pipe"));
     assert_eq!(outcome.stdout, b"through the pipe");
     assert_eq!(outcome.stderr, b"e\n");
+}
+
+/// Streams are made ahead of a command: not those of another user.
+#[test]
+fn each_users_streams_can_be_opened_again() {
+    let mut channel = Channel::open();
+    for uid in [UID, UID, UID + 1, UID + 1, UID] {
+        let mut again = shell("echo o > /dev/stdout; echo e > /dev/stderr; stat -Lc %u /proc/self/fd/1");
+        again.uid = uid;
+        let outcome = channel.run(again);
+        assert_eq!(outcome.stdout_text(), format!("o\n{uid}\n"));
+        assert_eq!(outcome.stderr, b"e\n");
+    }
+}
+
+#[test]
+fn a_program_that_closes_its_outputs_goes_on() {
+    let mut channel = Channel::open();
+    let outcome = channel.run(shell("echo o; echo e >&2; exec >&- 2>&-; sleep 0.1; exit 3"));
+    assert_eq!(outcome.code(), ExitStatus::Code(3));
+    assert_eq!((outcome.stdout_text(), outcome.stderr.as_slice()), ("o\n", b"e\n".as_slice()));
 }
 
 #[test]

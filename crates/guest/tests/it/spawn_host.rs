@@ -36,7 +36,7 @@ impl DerefMut for Channel {
 /// Everything one command did.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    pub(crate) pid: u32,
+    pub(crate) started: bool,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
     pub(crate) exited: Option<Exited>,
@@ -146,13 +146,15 @@ impl Channel {
                 self.send(&ToGuest::StdinClose { stream });
             }
             match self.receive() {
-                ToHost::Started { pid, .. } => outcome.pid = pid,
+                ToHost::Started { .. } => {
+                    assert!(!std::mem::replace(&mut outcome.started, true), "said once");
+                }
                 ToHost::StartFailed { exit_code, errno, message, .. } => {
                     outcome.start_failed = Some((exit_code, errno, message));
                     return outcome;
                 }
                 ToHost::Data { output, bytes, .. } => {
-                    assert_ne!(outcome.pid, 0, "data before Started");
+                    assert!(outcome.started, "data before Started");
                     let sink = match output {
                         Output::Stdout => &mut outcome.stdout,
                         Output::Stderr => &mut outcome.stderr,

@@ -58,14 +58,27 @@ fn trusted_processes_cannot_be_touched() {
     assert_eq!(channel.run(command(&["true"])).code(), ExitStatus::Code(0));
 }
 
+/// What a command that was just started says: pids.
+fn pids_said<const COUNT: usize>(channel: &mut Channel) -> [u32; COUNT] {
+    let ToHost::Started { .. } = channel.receive() else { panic!("not started") };
+    let ToHost::Data { bytes, .. } = channel.receive() else { panic!("no output") };
+    let pids: Vec<u32> =
+        String::from_utf8(bytes).unwrap().split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+    pids.try_into().unwrap()
+}
+
+fn pid_said(channel: &mut Channel) -> u32 {
+    let [pid] = pids_said(channel);
+    pid
+}
+
 #[test]
 fn one_foreground_command_and_many_behind() {
     let mut channel = Channel::open();
     let mut first = shell("echo $$; exec sleep 600");
     first.background = true;
     let background = channel.start(first);
-    let ToHost::Started { pid, .. } = channel.receive() else { panic!("not started") };
-    let ToHost::Data { .. } = channel.receive() else { panic!("no output") };
+    let pid = pid_said(&mut channel);
     assert_eq!(channel.run(shell("exit 4")).code(), ExitStatus::Code(4), "beside it");
     assert!(is_alive(pid), "another command's end is not its end");
 
@@ -99,6 +112,23 @@ fn one_foreground_command_and_many_behind() {
 }
 
 #[test]
+fn a_start_is_told_while_it_runs_whether_it_speaks_or_not() {
+    let mut channel = Channel::open();
+    for (script, speaks) in [("sleep 600", false), ("echo; sleep 600", true)] {
+        let stream = channel.start(shell(script));
+        assert_eq!(channel.receive(), ToHost::Started { stream });
+        if speaks {
+            assert!(matches!(channel.receive(), ToHost::Data { .. }));
+        }
+        channel.send(&ToGuest::Kill { stream });
+        assert!(matches!(channel.receive(), ToHost::Exited { .. }));
+        for _ in 0..2 {
+            assert!(matches!(channel.receive(), ToHost::OutputClosed { .. }));
+        }
+    }
+}
+
+#[test]
 fn a_kill_takes_the_whole_tree() {
     let mut channel = Channel::open();
     let mut tree = shell("trap '' TERM; setsid sleep 600 & sleep 601 & echo $! ; wait");
@@ -127,15 +157,8 @@ fn a_kill_takes_the_whole_tree() {
 
 /// Starts a stubborn tree and gives the pids of its two processes.
 fn stubborn(channel: &mut Channel) -> [u32; 2] {
-    channel.start(shell("trap '' TERM HUP INT; setsid sleep 600 & echo $!; wait"));
-    let mut pids = [0, 0];
-    while pids.contains(&0) {
-        match channel.receive() {
-            ToHost::Started { pid, .. } => pids[0] = pid,
-            ToHost::Data { bytes, .. } => pids[1] = String::from_utf8(bytes).unwrap().trim().parse().unwrap(),
-            frame => panic!("unexpected {frame:?}"),
-        }
-    }
+    channel.start(shell("trap '' TERM HUP INT; setsid sleep 600 & echo $$ $!; wait"));
+    let pids = pids_said(channel);
     assert!(pids.iter().all(|pid| is_alive(*pid)));
     pids
 }
@@ -246,10 +269,10 @@ fn a_broken_protocol_ends_the_channel_and_the_commands() {
 #[test]
 fn a_stopped_group_does_not_hide_from_a_kill() {
     let mut channel = Channel::open();
-    let mut stopped = shell("kill -STOP 0; echo never");
+    let mut stopped = shell("echo $$; kill -STOP 0; echo never");
     stopped.background = true;
     let stream = channel.start(stopped);
-    let ToHost::Started { pid, .. } = channel.receive() else { panic!("not started") };
+    let pid = pid_said(&mut channel);
     eventually("the stop", || {
         std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") T "))
     });

@@ -129,19 +129,23 @@ fn when_the_shim_that_waits_dies_the_next_command_runs() {
 #[test]
 fn no_shim_holds_anything_of_a_command() {
     let mut channel = Channel::open();
-    let mut behind = command(&["cat"]);
+    let mut behind = shell("echo $$; exec cat");
     (behind.stdin, behind.background) = (true, true);
     let stream = channel.start(behind);
-    let ToHost::Started { pid: cat, .. } = channel.receive() else { panic!("not started") };
+    let ToHost::Started { .. } = channel.receive() else { panic!("not started") };
+    let ToHost::Data { bytes, .. } = channel.receive() else { panic!("no output") };
+    let cat: u32 = String::from_utf8(bytes).unwrap().trim().parse().unwrap();
     let pipes = descriptors(cat);
     let mut shims = Vec::new();
     eventually("the next shim", || {
         shims = children_of(channel.child.id());
         shims.len() == 2 && shims.iter().all(|shim| is_waiting(*shim) || children_of(*shim) == [cat])
     });
+    eventually("letting go", || {
+        let held: Vec<_> = shims.iter().flat_map(|shim| descriptors(*shim)).collect();
+        pipes.iter().all(|pipe| !held.contains(pipe))
+    });
     for pid in shims {
-        let held = descriptors(pid);
-        assert!(pipes.iter().all(|pipe| !held.contains(pipe)), "{pipes:?} and {held:?}");
         assert_eq!(std::fs::read(format!("/proc/{pid}/environ")).unwrap(), b"");
         let score = std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap();
         assert_ne!(score.trim(), "1000", "only a command goes first");
@@ -153,6 +157,25 @@ fn no_shim_holds_anything_of_a_command() {
     assert_eq!(wait_for_exit(&mut channel), ExitStatus::Code(0));
     // One that nobody needs ends.
     standby(&channel);
+}
+
+/// Between commands spawn holds the streams of the next one, and nothing of the last: each has pipes of its own.
+#[test]
+fn spawn_lets_go_of_a_command_that_has_ended() {
+    let mut channel = Channel::open();
+    let mut pipes = Vec::new();
+    for _ in 0..5 {
+        let outcome =
+            channel.run_with(shell("readlink /proc/self/fd/0 /proc/self/fd/1 /proc/self/fd/2"), Some(b"in"));
+        let last: Vec<PathBuf> = outcome.stdout_text().lines().map(PathBuf::from).collect();
+        assert_eq!(last.len(), 3, "{last:?}");
+        assert!(last.iter().all(|pipe| !pipes.contains(pipe)), "{last:?} after {pipes:?}");
+        pipes.extend(last);
+        let spawn = channel.child.id();
+        eventually("letting go", || descriptors(spawn).iter().all(|held| !pipes.contains(held)));
+        let shim = standby(&channel);
+        assert!(descriptors(shim).iter().all(|held| !pipes.contains(held)));
+    }
 }
 
 #[test]

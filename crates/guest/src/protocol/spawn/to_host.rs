@@ -10,12 +10,11 @@ use super::{Counters, Exited, MAX_MESSAGE_BYTES, Output};
 pub enum ToHost {
     /// First frame.
     Hello(Hello),
-    /// The program is running: exec succeeded.
+    /// The program is running, or ran: exec succeeded. Goes before all output and before the end; a program that ends soon and
+    /// says nothing is told of when it has ended.
     Started {
         /// The command's stream id.
         stream: u32,
-        /// Process id inside the sandbox.
-        pid: u32,
     },
     /// The program could not be started; the stream is over, no output frame follows.
     StartFailed {
@@ -137,7 +136,7 @@ impl Frame for ToHost {
     fn put_payload(&self, out: &mut Vec<u8>) {
         match self {
             Self::Hello(hello) => hello.put(out),
-            Self::Started { pid, .. } => out.put_u32(*pid),
+            Self::Started { .. } => {}
             Self::StartFailed { exit_code, errno, message, .. } => {
                 out.put_i32(*exit_code);
                 out.put_i32(*errno);
@@ -192,7 +191,7 @@ impl Frame for ToHost {
         let mut take = Take::new(kind, payload);
         let frame = match kind {
             1 => return Hello::take(kind, payload).map(Self::Hello),
-            2 => Self::Started { stream, pid: take.u32("pid")? },
+            2 => Self::Started { stream },
             3 => Self::StartFailed {
                 stream,
                 exit_code: take.i32("exit_code")?,
