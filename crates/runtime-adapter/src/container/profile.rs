@@ -101,6 +101,14 @@ fn host_pids(pids_max: u64) -> u64 {
     pids_max.saturating_mul(GVISOR_PIDS_EACH).saturating_add(GVISOR_PIDS).min(GVISOR_PIDS_MAX)
 }
 
+/// The client that starts a container keeps its standard streams: they are its first channel. The engine closes the container's
+/// input when that client is gone.
+const ATTACHED: [&str; 2] = ["--interactive", "--sig-proxy=false"];
+
+/// The guest's command as PID 1, which says what the first channel leads to.
+const INIT_SANDBOX: [&str; 2] = ["init", "sandbox"];
+const INIT_FILES: [&str; 2] = ["init", "files"];
+
 /// What both containers have in common: no right that is not named, nothing writable that is not mounted, no network, no log
 /// driver, nothing restarted behind our back.
 fn common(
@@ -111,7 +119,7 @@ fn common(
     memory_bytes: u64,
 ) -> Vec<String> {
     let mut arguments: Vec<String> =
-        ["run", "--detach", "--pull", "never", "--user", "0:0"].map(Into::into).into();
+        ["run", ATTACHED[0], ATTACHED[1], "--pull", "never", "--user", "0:0"].map(Into::into).into();
     let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
     add("--name", name.to_owned());
     add("--cap-drop", "ALL".to_owned());
@@ -178,15 +186,16 @@ pub(super) fn sandbox(
     add("--ulimit", format!("fsize={fsize}:{fsize}"));
     add("--entrypoint", "/leasehold/guest".to_owned());
     arguments.extend(super::labels::arguments(labels));
-    arguments.extend([image.to_string(), "init".to_owned()]);
+    arguments.push(image.to_string());
+    arguments.extend(INIT_SANDBOX.map(Into::into));
     arguments
 }
 
 /// A container that empties a workspace and ends: a files container with another command, waited for.
 pub(super) fn emptying(mut files: Vec<String>) -> Vec<String> {
-    files.retain(|argument| argument != "--detach");
+    files.retain(|argument| !ATTACHED.contains(&argument.as_str()));
     files.insert(1, "--rm".to_owned());
-    files.pop();
+    files.truncate(files.len() - INIT_FILES.len());
     files.push("empty".to_owned());
     files
 }
@@ -213,7 +222,8 @@ pub(super) fn files(
     add("--ulimit", "nofile=1024:1024".to_owned());
     add("--entrypoint", "/guest".to_owned());
     arguments.extend(super::labels::arguments(labels));
-    arguments.extend([image.to_string(), "init".to_owned()]);
+    arguments.push(image.to_string());
+    arguments.extend(INIT_FILES.map(Into::into));
     arguments
 }
 

@@ -10,7 +10,7 @@ use guest::protocol::spawn::{CounterSource, Counters, Exited, Output, StartComma
 use guest::protocol::{CREDIT_WINDOW_BYTES, Hello};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::cli::{Cli, words};
+use super::cli::{Cli, Piped, words};
 use super::cli_error::CliError;
 use super::link::{Inbox, Link, LinkEnd};
 use crate::quota::{Measured, Used};
@@ -83,18 +83,37 @@ pub(super) struct SpawnChannel {
 }
 
 impl SpawnChannel {
+    /// Makes and starts a sandbox whose own streams are the channel, and exchanges hellos. The caller limits the time: the
+    /// container's start is part of it.
+    ///
+    /// # Errors
+    /// What the client said when it ended first; `Other` for another protocol version.
+    pub(super) async fn run(cli: &Cli, arguments: Vec<String>) -> Result<Self, CliError> {
+        let (piped, _turn) = cli.open_in_turn(arguments).await?;
+        let channel = Self::over(piped)?;
+        match channel.told(|table| table.hello.clone()).await {
+            Ok(hello) if hello.is_compatible() => Ok(channel),
+            Err(_) if channel.end() == Some(LinkEnd::Closed) => Err(channel.link.failure().await),
+            Ok(_) | Err(_) => Err(CliError::Other),
+        }
+    }
+
     /// Starts `guest spawn` in a running sandbox and exchanges hellos.
     ///
     /// # Errors
-    /// `Timeout`, or `Gone` and the like when the container is not running; `Other` for another protocol version.
+    /// `Timeout`; `Other` when the channel ended or speaks another version.
     pub(super) async fn open(cli: &Cli, sandbox: &str) -> Result<Self, CliError> {
         let piped = cli.open(words(["exec", "--interactive", sandbox, "/leasehold/guest", "spawn"]))?;
+        let channel = Self::over(piped)?;
+        let hello = channel.answer(|table| table.hello.clone()).await?;
+        if hello.is_compatible() { Ok(channel) } else { Err(CliError::Other) }
+    }
+
+    fn over(piped: Piped) -> Result<Self, CliError> {
         let inbox = Arc::new(SpawnInbox::default());
         let link = Link::start(piped, Arc::clone(&inbox)).map_err(|_| CliError::Start)?;
         link.control(&ToGuest::Hello(Hello::host()));
-        let channel = Self { link, inbox, stop: OnceLock::new() };
-        let hello = channel.answer(|table| table.hello.clone()).await?;
-        if hello.is_compatible() { Ok(channel) } else { Err(CliError::Other) }
+        Ok(Self { link, inbox, stop: OnceLock::new() })
     }
 
     /// The workspace's nonce as the sandbox sees it.
@@ -107,23 +126,25 @@ impl SpawnChannel {
     }
 
     async fn answer<T>(&self, get: impl Fn(&Table) -> Option<T>) -> Result<T, CliError> {
+        let told = self.told(get);
+        tokio::time::timeout(ANSWER_DEADLINE, told).await.unwrap_or(Err(CliError::Timeout))
+    }
+
+    async fn told<T>(&self, get: impl Fn(&Table) -> Option<T>) -> Result<T, CliError> {
         let mut changes = self.inbox.changes.subscribe();
-        let wait = async {
-            loop {
-                changes.borrow_and_update();
-                let over = {
-                    let table = self.inbox.table();
-                    if let Some(value) = get(&table) {
-                        return Ok(value);
-                    }
-                    table.end.is_some()
-                };
-                if over || changes.changed().await.is_err() {
-                    return Err(CliError::Other);
+        loop {
+            changes.borrow_and_update();
+            let over = {
+                let table = self.inbox.table();
+                if let Some(value) = get(&table) {
+                    return Ok(value);
                 }
+                table.end.is_some()
+            };
+            if over || changes.changed().await.is_err() {
+                return Err(CliError::Other);
             }
-        };
-        tokio::time::timeout(ANSWER_DEADLINE, wait).await.unwrap_or(Err(CliError::Timeout))
+        }
     }
 
     /// Sends the start frame of a new command; also gives the counters as they were then.

@@ -11,12 +11,12 @@ use runtime_adapter::ports::{EnvironmentHandle, ExecuteError, ExecutionResult, P
 use super::engine::{CuttableEngine, docker, files, sandbox, volume};
 use super::{subject, subject_with};
 
-const fn lost(cause: InterruptCause) -> PortError {
+pub(crate) const fn lost(cause: InterruptCause) -> PortError {
     PortError::Lost { cause }
 }
 
 /// Runs a long command and does something to it once it has begun.
-async fn interrupted(
+pub(crate) async fn interrupted(
     subject: &Subject,
     handle: &EnvironmentHandle,
     accident: impl AsyncFnOnce(),
