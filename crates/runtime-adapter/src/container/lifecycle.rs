@@ -1,7 +1,7 @@
 //! Making, taking over and removing environments.
 //!
-//! Making: the volume and both containers beside each other (each says what the volume is like, so it does not matter which
-//! call the engine takes first); the client that makes and starts a container stays attached to it and carries its first
+//! Making: both containers beside each other (each says what the volume is like, so the engine makes it for whichever comes
+//! first, without a call of its own); the client that makes and starts a container stays attached to it and carries its first
 //! channel. Then the nonce is compared as the sandbox sees it. A failure at any step
 //! removes what was made; what cannot be removed is found by its labels later.
 
@@ -89,11 +89,6 @@ impl Inner {
         };
         let (name, backing) = (&environment.volume_name, self.config.backing);
         let volume = &WorkspaceVolume::new(name, labels(Role::Workspace), backing, &spec.limits);
-        let make_volume = async {
-            self.engine.cli.run(volume.create()).await.map_err(CliError::to_port)?;
-            crash_points.reach("after_volume");
-            Ok(())
-        };
         let files = async {
             let name = &environment.files_name;
             let labels = labels(Role::Files);
@@ -115,7 +110,7 @@ impl Inner {
             crash_points.reach("after_sandbox");
             Ok(Arc::new(channel))
         };
-        let ((), files, sandbox) = tokio::try_join!(make_volume, files, sandbox)?;
+        let (files, sandbox) = tokio::try_join!(files, sandbox)?;
         environment.check_sandbox_nonce(&sandbox).await?;
         crash_points.reach("after_spawn");
         *environment.files.lock().await = Some(files);

@@ -38,8 +38,7 @@ const FILES_OWN_BYTES: u64 = 96 << 20;
 const BASELINE_INODES: u64 = 100_000;
 const BASELINE_INODE_BYTES: u64 = 320;
 
-/// The workspace's volume. Whoever comes first makes it, the same whoever that is: the call of its own, or the engine for one
-/// of the two containers.
+/// The workspace's volume. The engine makes it for whichever of the two containers comes first, the same whichever that is.
 pub(super) struct WorkspaceVolume {
     name: String,
     labels: Vec<String>,
@@ -54,15 +53,6 @@ impl WorkspaceVolume {
     /// One that is there already.
     pub(super) fn existing(name: &str) -> Self {
         Self { name: name.to_owned(), labels: Vec::new(), options: Vec::new() }
-    }
-
-    /// The call that makes it.
-    pub(super) fn create(&self) -> Vec<String> {
-        let mut arguments = vec!["volume".to_owned(), "create".to_owned()];
-        arguments.extend(super::labels::arguments(self.labels.clone()));
-        arguments.extend(self.options.iter().flat_map(|option| ["--opt".to_owned(), option.clone()]));
-        arguments.push(self.name.clone());
-        arguments
     }
 
     /// A container's mount of it: one line of comma-separated values.
@@ -241,17 +231,10 @@ mod tests {
     };
 
     #[test]
-    fn a_volume_is_the_same_whoever_makes_it() {
+    fn the_mount_says_what_the_volume_is_like() {
         let labels = vec!["leasehold.role=workspace".to_owned(), "leasehold.log=x".to_owned()];
         let volume = WorkspaceVolume::new("v", labels.clone(), Backing::Tmpfs, &LIMITS);
         let options = "o=size=2097152,nr_inodes=116,uid=0,gid=0,mode=1777,nosuid,nodev";
-        assert_eq!(
-            volume.create().join(" "),
-            format!(
-                "volume create --label leasehold.role=workspace --label leasehold.log=x \
-                 --opt type=tmpfs --opt device=tmpfs --opt {options} v"
-            )
-        );
         assert_eq!(
             volume.mount(),
             format!(

@@ -201,6 +201,20 @@ pub(crate) async fn a_failed_provision_leaves_nothing(on: Mechanism) {
     .await;
 }
 
+/// As it is left when the engine stops between the volume and the first container.
+pub(crate) async fn a_volume_alone_is_found_and_removed(on: Mechanism) {
+    check(subject(on).await, async |subject: &Subject| {
+        let id = subject.environment().await.environment_id;
+        docker(&["rm", "--force", &sandbox(id), &files(id)]).await;
+        let left = subject.adapter.inventory.list().await.expect("listed");
+        assert_eq!(left.iter().map(|object| object.environment_id).collect::<Vec<_>>(), [Some(id)]);
+        assert_eq!(left[0].name, volume(id));
+        subject.adapter.execution.destroy(id).await.expect("destroyed");
+        assert_eq!(subject.adapter.inventory.list().await, Ok(Vec::new()));
+    })
+    .await;
+}
+
 pub(crate) async fn a_caller_that_goes_away_leaves_no_half_environment(on: Mechanism) {
     check(subject(on).await, async |subject: &Subject| {
         let spec = subject.spec();

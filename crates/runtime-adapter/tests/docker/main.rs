@@ -81,7 +81,7 @@ macro_rules! all_suites {
                 every_command_in_a_lost_sandbox_is_told_the_same,
                 a_files_container_that_dies_is_told_and_no_changes_are_invented,
                 a_workspace_that_was_swapped_is_never_used, an_engine_that_is_down_is_told_and_everything_recovers,
-                commands_run_again_after_an_outage, a_failed_provision_leaves_nothing,
+                commands_run_again_after_an_outage, a_failed_provision_leaves_nothing, a_volume_alone_is_found_and_removed,
                 a_caller_that_goes_away_leaves_no_half_environment,
                 a_name_that_is_taken_is_told_in_our_words_and_its_owner_stays;
             channels: the_first_channel_is_the_containers_own, a_lost_client_ends_the_channel_and_not_the_container,
