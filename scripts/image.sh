@@ -139,7 +139,7 @@ build_guest() {
 
 execution_archive() { # base tar
   "$LEASEHOLD_ROOT/images/archive" --tag "$EXECUTION_TAG" --architecture "$(dpkg --print-architecture)" --base "$1" \
-    --guest "$(guest_binary)" --guest-path /leasehold/guest --command /leasehold/guest init
+    --guest "$(guest_binary)" --guest-path /leasehold/guest --command /leasehold/guest init sandbox
 }
 files_archive() {
   "$LEASEHOLD_ROOT/images/archive" --tag "$FILES_TAG" --architecture "$(dpkg --print-architecture)" \

@@ -92,7 +92,6 @@ macro_rules! crash_tests {
 
 crash_tests! {
     after_intent: Unknown,
-    after_volume: Unknown,
     after_files: Unknown,
     after_sandbox: Unknown,
     after_spawn: Unknown,

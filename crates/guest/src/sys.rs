@@ -6,10 +6,11 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction, sigprocmask};
 use nix::unistd::{ForkResult, Pid};
 
 /// Forks the calling process. `None` in the child.
@@ -136,6 +137,32 @@ pub(crate) fn wait_any() -> nix::Result<Option<Ended>> {
 pub(crate) fn exit_now(code: i32) -> ! {
     // SAFETY: _exit takes any value and never returns.
     unsafe { libc::_exit(code) }
+}
+
+/// SIGTERM or SIGINT came.
+static STOP_ASKED: AtomicBool = AtomicBool::new(false);
+
+/// Lets SIGCHLD interrupt a wait, and SIGTERM and SIGINT be found by [`is_stop_asked`] after one.
+///
+/// # Errors
+/// The system's; none is expected.
+pub(crate) fn take_init_signals() -> nix::Result<()> {
+    extern "C" fn note(signal: c_int) {
+        if signal != libc::SIGCHLD {
+            STOP_ASKED.store(true, Ordering::SeqCst);
+        }
+    }
+    let action = SigAction::new(SigHandler::Handler(note), SaFlags::empty(), SigSet::empty());
+    for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT] {
+        // SAFETY: the handler does nothing but store to an atomic.
+        unsafe { sigaction(signal, &action) }?;
+    }
+    Ok(())
+}
+
+/// See [`take_init_signals`].
+pub(crate) fn is_stop_asked() -> bool {
+    STOP_ASKED.load(Ordering::SeqCst)
 }
 
 /// Gives every signal its default disposition and an empty mask, as a fresh program expects. Rust's runtime

@@ -8,8 +8,7 @@ use std::sync::Arc;
 pub struct CrashPoints(Option<Arc<str>>);
 
 /// Points inside this crate, in the order in which they are passed.
-pub const ADAPTER_POINTS: [&str; 5] =
-    ["after_volume", "after_files", "after_sandbox", "after_spawn", "after_start_frame"];
+pub const ADAPTER_POINTS: [&str; 4] = ["after_files", "after_sandbox", "after_spawn", "after_start_frame"];
 
 impl CrashPoints {
     /// Arms the point `name`; `None` arms nothing.

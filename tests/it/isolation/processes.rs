@@ -127,7 +127,7 @@ async fn nothing_it_plants_reaches_the_trusted_side(mechanism: Mechanism) {
             "found.update({line: fields(pid)['Uid'].split()[0] for pid, line in trusted().items()})",
         )
         .await;
-    assert_eq!(found, json!({ "/leasehold/guest init": "0", "/leasehold/guest spawn": "0" }));
+    assert_eq!(found, json!({ "/leasehold/guest init sandbox": "0", "/leasehold/guest spawn": "0" }));
 
     // The host's clocks are out of reach, and the limit is counted by them.
     let clocks = "found.update(settimeofday=call(164, ctypes.byref((ctypes.c_long * 2)(1, 0)), None), clock_settime=call(227, 0, ctypes.byref((ctypes.c_long * 2)(1, 0))), stime=attempt(time.clock_settime, time.CLOCK_REALTIME, 1.0), adjtime=call(305, 0, ctypes.byref((ctypes.c_uint64 * 32)(1))))";

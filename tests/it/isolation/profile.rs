@@ -72,6 +72,8 @@ fn assert_common(container: &Value, network: &str) {
         (&config["User"], &config["Tty"], &config["StopTimeout"]),
         (&json!("0:0"), &json!(false), &json!(1))
     );
+    // The first client's own, and closed when that is gone.
+    assert_eq!((&config["OpenStdin"], &config["StdinOnce"]), (&json!(true), &json!(true)));
     assert!(config["ExposedPorts"].is_null(), "{config}");
     let labels = config["Labels"].as_object().expect("labels");
     assert!(labels.keys().all(|label| label.starts_with("leasehold.")), "nothing of a user's: {labels:?}");
@@ -135,7 +137,7 @@ async fn the_engine_holds_every_option_of_the_profile(mechanism: Mechanism) {
     assert_eq!(container["Config"]["Hostname"], "sandbox");
     assert_eq!(
         (&container["Config"]["Entrypoint"], &container["Config"]["Cmd"]),
-        (&json!(["/leasehold/guest"]), &json!(["init"]))
+        (&json!(["/leasehold/guest"]), &json!(["init", "sandbox"]))
     );
 
     let container = case.inspect(&sandbox, "files").await;
@@ -152,7 +154,7 @@ async fn the_engine_holds_every_option_of_the_profile(mechanism: Mechanism) {
     );
     assert_eq!(
         (&container["Config"]["Entrypoint"], &container["Config"]["Cmd"]),
-        (&json!(["/guest"]), &json!(["init"]))
+        (&json!(["/guest"]), &json!(["init", "files"]))
     );
     files_container_holds_nothing_else(&case, &sandbox).await;
     own_users(&case).await;

@@ -1,7 +1,8 @@
 //! The two channels between the host and the guest binary, as pure values.
 //!
 //! The host opens one long-lived `guest spawn` per sandbox and one `guest files` per environment and speaks
-//! frames over each one's stdin and stdout. Nothing here reads or writes: a frame becomes bytes with
+//! frames over each one's stdin and stdout: the container's own the first time, which `guest init` hands over, those of an exec
+//! later. Nothing here reads or writes: a frame becomes bytes with
 //! [`encode`], bytes become frames with a [`Decoder`] fed in pieces of any size. The same code runs in the
 //! guest (blocking, no async runtime) and in the host's adapter (tokio).
 //!
@@ -28,7 +29,11 @@ pub use frame::{Decoder, Frame, HEADER_BYTES, ProtocolError, encode};
 pub use hello::Hello;
 
 /// The version both sides must speak; raised on any change of meaning or layout.
-pub const PROTOCOL_VERSION: u16 = 4;
+pub const PROTOCOL_VERSION: u16 = 5;
+
+/// What `guest init` says on stderr when the channel over the container's own standard streams has ended. The engine's client
+/// of those streams ends with the container, not with the channel.
+pub const CHANNEL_ENDED: &str = "guest init: the channel has ended\n";
 
 /// Largest payload of a frame, except a command's start (see [`spawn::MAX_START_BYTES`]), in bytes.
 pub const MAX_PAYLOAD_BYTES: usize = 64 * 1024;

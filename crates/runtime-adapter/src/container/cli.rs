@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
 use super::cli_error::{CliError, meaning};
 use super::private::PrivateFiles;
@@ -158,6 +158,18 @@ impl Cli {
         piped(self.command(arguments))
     }
 
+    /// Starts a long-lived call that makes the engine work first: it has a turn as long as what is returned beside it lives.
+    ///
+    /// # Errors
+    /// `Start` when the process cannot be started.
+    pub(super) async fn open_in_turn(
+        &self,
+        arguments: Vec<String>,
+    ) -> Result<(Piped, SemaphorePermit<'_>), CliError> {
+        let turn = self.turns.acquire().await.map_err(|_| CliError::Start)?;
+        Ok((self.open(arguments)?, turn))
+    }
+
     /// Starts a long-lived call that does not notice the end of its standard input: it ends with this process, also by
     /// SIGKILL. The kernel's signal follows the thread that started the client, so one thread lives as long as the client
     /// is wanted. Without util-linux's `setpriv` the client lasts until it next writes.
@@ -214,8 +226,15 @@ async fn bounded(mut source: impl AsyncRead + Unpin, max: u64) -> (Vec<u8>, bool
     (kept, rest.is_ok_and(|bytes| bytes > 0))
 }
 
-/// What a long-lived call said on standard error, once it has ended.
-pub(super) async fn spoken(stderr: ChildStderr) -> CliError {
-    let (bytes, _) = bounded(stderr, STDERR_BYTES_MAX).await;
-    meaning(&String::from_utf8_lossy(&bytes))
+/// What a long-lived call said on standard error, once it has ended: the last of it. When it says `word`, `heard` is called.
+pub(super) async fn spoken(mut stderr: ChildStderr, word: &str, heard: impl Fn()) -> CliError {
+    let mut said = Vec::new();
+    while let Ok(1..) = stderr.read_buf(&mut said).await {
+        if said.windows(word.len()).any(|part| part == word.as_bytes()) {
+            heard();
+        }
+        let kept = usize::try_from(STDERR_BYTES_MAX).unwrap_or(usize::MAX);
+        said.drain(..said.len().saturating_sub(kept));
+    }
+    meaning(&String::from_utf8_lossy(&said))
 }

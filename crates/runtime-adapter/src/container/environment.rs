@@ -203,7 +203,7 @@ impl Environment {
     }
 
     /// Opens the channel into the running sandbox.
-    pub(super) async fn open_sandbox(&self) -> Result<Arc<SpawnChannel>, PortError> {
+    async fn open_sandbox(&self) -> Result<Arc<SpawnChannel>, PortError> {
         let opened = SpawnChannel::open(&self.engine.cli, &self.sandbox_name).await;
         opened.map(Arc::new).map_err(|error| self.sandbox_error(error))
     }
@@ -253,15 +253,25 @@ impl Environment {
             Err(CliError::Gone) => return Err(self.set_gone(lost)),
             Err(error) => return Err(error.to_port()),
         }
-        let channel = self.open_files(false).await?;
+        let channel = self.open_files().await?;
         *slot = Some(Arc::clone(&channel));
         Ok(channel)
     }
 
-    /// Opens the channel into the running files container and makes (`fresh`) or takes over the workspace.
-    pub(super) async fn open_files(&self, fresh: bool) -> Result<Arc<FilesChannel>, PortError> {
+    /// Opens the channel into the running files container and takes the workspace over.
+    async fn open_files(&self) -> Result<Arc<FilesChannel>, PortError> {
         let opened = FilesChannel::open(&self.engine.cli, &self.files_name).await;
         let channel = opened.map_err(CliError::to_port)?;
+        self.ready_workspace(&channel, false).await?;
+        Ok(channel)
+    }
+
+    /// Makes (`fresh`) or takes over the workspace.
+    pub(super) async fn ready_workspace(
+        &self,
+        channel: &Arc<FilesChannel>,
+        fresh: bool,
+    ) -> Result<(), PortError> {
         let (uid, gid, nonce) = (self.uid, self.uid, self.nonce.clone());
         let limits = &self.spec.limits;
         let quota = Quota { bytes_max: limits.workspace_bytes, inodes_max: limits.inodes_max };
@@ -276,7 +286,7 @@ impl Environment {
         match answer.unwrap_or(Err(FilesFailure::Refused(FilesErrorCode::CannotMeasure))) {
             Ok(Response::Ready { usage, .. }) => {
                 self.set_usage(Some(usage));
-                Ok(channel)
+                Ok(())
             }
             Err(FilesFailure::Refused(FilesErrorCode::NonceMismatch | FilesErrorCode::CannotMeasure)) => {
                 Err(self.set_gone(PortError::Lost { cause: InterruptCause::FilesLost }))

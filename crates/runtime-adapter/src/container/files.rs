@@ -10,7 +10,7 @@ use guest::protocol::files::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
-use super::cli::{Cli, words};
+use super::cli::{Cli, Piped, words};
 use super::cli_error::CliError;
 use super::link::{Inbox, Link, LinkEnd};
 
@@ -51,31 +51,49 @@ pub(super) struct Exchange {
 }
 
 impl FilesChannel {
+    /// Makes and starts a files container whose own streams are the channel, and exchanges hellos. The caller limits the time:
+    /// the container's start is part of it.
+    ///
+    /// # Errors
+    /// What the client said when it ended first; `Other` for another protocol version.
+    pub(super) async fn run(cli: &Cli, arguments: Vec<String>) -> Result<Arc<Self>, CliError> {
+        let (piped, _turn) = cli.open_in_turn(arguments).await?;
+        let channel = Self::over(piped)?;
+        match channel.greeted().await {
+            Err(_) if channel.end() == Some(LinkEnd::Closed) => Err(channel.link.failure().await),
+            greeted => greeted.map(|()| channel),
+        }
+    }
+
     /// Starts `guest files` in a running files container and exchanges hellos.
     ///
     /// # Errors
     /// `Timeout`; `Other` when the channel ended, `GuestVersion` when it speaks another version.
     pub(super) async fn open(cli: &Cli, container: &str) -> Result<Arc<Self>, CliError> {
         let piped = cli.open(words(["exec", "--interactive", container, "/guest", "files"]))?;
+        let channel = Self::over(piped)?;
+        let greeted = tokio::time::timeout(HELLO_DEADLINE, channel.greeted()).await;
+        greeted.unwrap_or(Err(CliError::Timeout)).map(|()| channel)
+    }
+
+    fn over(piped: Piped) -> Result<Arc<Self>, CliError> {
         let inbox = Arc::new(FilesInbox::default());
         let link = Link::start(piped, Arc::clone(&inbox)).map_err(|_| CliError::Start)?;
         link.control(&Request::Hello(Hello::host()));
-        let wide_windows = Arc::new(Semaphore::new(WIDE_WINDOWS));
-        let channel = Arc::new(Self { link, inbox, wide_windows });
-        let mut changes = channel.inbox.changes.subscribe();
-        let wait = async {
-            loop {
-                changes.borrow_and_update();
-                if let Some(hello) = channel.inbox.table().hello.clone() {
-                    return if hello.is_compatible() { Ok(()) } else { Err(CliError::GuestVersion) };
-                }
-                if channel.end().is_some() || changes.changed().await.is_err() {
-                    return Err(CliError::Other);
-                }
+        Ok(Arc::new(Self { link, inbox, wide_windows: Arc::new(Semaphore::new(WIDE_WINDOWS)) }))
+    }
+
+    async fn greeted(&self) -> Result<(), CliError> {
+        let mut changes = self.inbox.changes.subscribe();
+        loop {
+            changes.borrow_and_update();
+            if let Some(hello) = self.inbox.table().hello.clone() {
+                return if hello.is_compatible() { Ok(()) } else { Err(CliError::GuestVersion) };
             }
-        };
-        tokio::time::timeout(HELLO_DEADLINE, wait).await.unwrap_or(Err(CliError::Timeout))?;
-        Ok(channel)
+            if self.end().is_some() || changes.changed().await.is_err() {
+                return Err(CliError::Other);
+            }
+        }
     }
 
     /// Sends a request made from its new id.

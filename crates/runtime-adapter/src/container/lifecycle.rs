@@ -1,7 +1,8 @@
 //! Making, taking over and removing environments.
 //!
-//! Making: the volume and both containers beside each other (each says what the volume is like, so it does not matter which
-//! call the engine takes first), then each container's channel, then the nonce as the sandbox sees it. A failure at any step
+//! Making: both containers beside each other (each says what the volume is like, so the engine makes it for whichever comes
+//! first, without a call of its own); the client that makes and starts a container stays attached to it and carries its first
+//! channel. Then the nonce is compared as the sandbox sees it. A failure at any step
 //! removes what was made; what cannot be removed is found by its labels later.
 
 use std::sync::Arc;
@@ -11,8 +12,10 @@ use events::ids::EnvironmentId;
 
 use super::cli_error::CliError;
 use super::environment::Environment;
+use super::files::FilesChannel;
 use super::labels::{self, Role};
 use super::profile::WorkspaceVolume;
+use super::spawn::SpawnChannel;
 use super::{Inner, profile};
 use crate::naming;
 use crate::ports::{EnvironmentHandle, EnvironmentSpec, PortError};
@@ -86,22 +89,17 @@ impl Inner {
         };
         let (name, backing) = (&environment.volume_name, self.config.backing);
         let volume = &WorkspaceVolume::new(name, labels(Role::Workspace), backing, &spec.limits);
-        let make_volume = async {
-            self.engine.cli.run(volume.create()).await.map_err(CliError::to_port)?;
-            crash_points.reach("after_volume");
-            Ok(())
-        };
         let files = async {
             let name = &environment.files_name;
             let labels = labels(Role::Files);
             let image = &self.files_image;
             let memory_bytes = profile::files_memory_bytes(&self.config, &spec.limits);
             let arguments = profile::files(&self.private, memory_bytes, image, name, volume, labels);
-            self.engine.cli.run(arguments).await.map_err(CliError::to_port)?;
+            let channel = FilesChannel::run(&self.engine.cli, arguments).await.map_err(CliError::to_port)?;
             crash_points.reach("after_files");
-            let files = environment.open_files(true).await?;
-            self.engine.disk.check(&files).await?;
-            Ok(files)
+            environment.ready_workspace(&channel, true).await?;
+            self.engine.disk.check(&channel).await?;
+            Ok(channel)
         };
         let sandbox = async {
             let name = &environment.sandbox_name;
@@ -109,11 +107,11 @@ impl Inner {
             let (limits, image) = (&spec.limits, &spec.image_digest);
             let arguments =
                 profile::sandbox(&self.config, &self.private, limits, image, name, volume, labels);
-            self.engine.cli.run(arguments).await.map_err(CliError::to_port)?;
+            let channel = SpawnChannel::run(&self.engine.cli, arguments).await.map_err(CliError::to_port)?;
             crash_points.reach("after_sandbox");
-            environment.open_sandbox().await
+            Ok(Arc::new(channel))
         };
-        let ((), files, sandbox) = tokio::try_join!(make_volume, files, sandbox)?;
+        let (files, sandbox) = tokio::try_join!(files, sandbox)?;
         environment.check_sandbox_nonce(&sandbox).await?;
         crash_points.reach("after_spawn");
         *environment.files.lock().await = Some(files);

@@ -3,16 +3,20 @@
 
 use std::io;
 use std::marker::PhantomData;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use guest::protocol::{Decoder, Frame, HEARTBEAT_INTERVAL_MS, MISSED_HEARTBEATS, ProtocolError};
+use guest::protocol::{
+    CHANNEL_ENDED, Decoder, Frame, HEARTBEAT_INTERVAL_MS, MISSED_HEARTBEATS, ProtocolError,
+};
 use tokio::io::AsyncReadExt;
-use tokio::process::ChildStdout;
+use tokio::process::{Child, ChildStderr, ChildStdout};
+use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use super::cli::Piped;
+use super::cli_error::CliError;
 use super::outgoing::Outgoing;
 use crate::supervise::{Task, task};
 
@@ -61,7 +65,10 @@ impl Heartbeat for guest::protocol::files::Request {
 pub(super) struct Link<Out> {
     outgoing: Arc<Outgoing>,
     _tasks: [Task; 4],
-    _child: tokio::process::Child,
+    /// The only lasting hold on the client.
+    _client: Arc<Mutex<Child>>,
+    /// What the client said on standard error, once it has ended.
+    said: watch::Receiver<Option<CliError>>,
     _frames: PhantomData<fn(Out)>,
 }
 
@@ -79,15 +86,21 @@ impl<Out: Heartbeat + Send + 'static> Link<Out> {
         let pulse = Arc::new(Pulse::default());
         let reader = read_frames(stdout, Arc::clone(&inbox), Arc::clone(&pulse));
         let writer = Arc::clone(&outgoing);
+        let client = Arc::new(Mutex::new(child));
+        let (ended, said) = watch::channel(None);
         let tasks = [
             task("channel heartbeat", keep_alive::<Out, In>(Arc::clone(&outgoing), inbox, pulse)),
             task("channel reader", reader),
             task("channel writer", async move { writer.write_rest().await }),
-            task("channel stderr", async move {
-                super::cli::spoken(stderr).await;
-            }),
+            task("channel stderr", listen(stderr, Arc::downgrade(&client), ended)),
         ];
-        Ok(Self { outgoing, _tasks: tasks, _child: child, _frames: PhantomData })
+        Ok(Self { outgoing, _tasks: tasks, _client: client, said, _frames: PhantomData })
+    }
+
+    /// Why the client ended; waits for that.
+    pub(super) async fn failure(&self) -> CliError {
+        let mut said = self.said.clone();
+        said.wait_for(Option::is_some).await.ok().and_then(|said| *said).unwrap_or(CliError::Other)
     }
 
     /// Sends a frame that waits behind no data.
@@ -106,7 +119,7 @@ impl<Out: Heartbeat + Send + 'static> Link<Out> {
     }
 }
 
-/// When the other side was last heard of, in milliseconds of this channel's life.
+/// When the other side was last heard of, in milliseconds of this channel's life; 0: never yet.
 #[derive(Debug)]
 struct Pulse {
     since: Instant,
@@ -125,12 +138,28 @@ impl Pulse {
     }
 
     fn beat(&self) {
-        self.heard_ms.store(self.elapsed_ms(), Ordering::Relaxed);
+        self.heard_ms.store(self.elapsed_ms().max(1), Ordering::Relaxed);
     }
 
-    fn silent_ms(&self) -> u64 {
-        self.elapsed_ms().saturating_sub(self.heard_ms.load(Ordering::Relaxed))
+    /// How long nothing has come; `None` before anything did: until then the container may be starting, and whoever waits for
+    /// the hello has a limit to patience.
+    fn silent_ms(&self) -> Option<u64> {
+        let heard_ms = self.heard_ms.load(Ordering::Relaxed);
+        (heard_ms > 0).then(|| self.elapsed_ms().saturating_sub(heard_ms))
     }
+}
+
+/// Listens to the client, and to the guest's init through it. When that says that the channel has ended, so must the client:
+/// what it has brought until then is still read.
+async fn listen(stderr: ChildStderr, client: Weak<Mutex<Child>>, ended: watch::Sender<Option<CliError>>) {
+    let end = || {
+        if let Some(client) = client.upgrade() {
+            // It may be ending by itself.
+            let _ = client.lock().unwrap_or_else(PoisonError::into_inner).start_kill();
+        }
+    };
+    let said = super::cli::spoken(stderr, CHANNEL_ENDED, end).await;
+    ended.send_replace(Some(said));
 }
 
 async fn read_frames<In: Frame>(mut stdout: ChildStdout, inbox: Arc<impl Inbox<In>>, pulse: Arc<Pulse>) {
@@ -167,10 +196,13 @@ async fn keep_alive<Out: Heartbeat, In>(
     ticks.tick().await;
     for token in 1.. {
         ticks.tick().await;
-        if pulse.silent_ms() > HEARTBEAT_INTERVAL_MS * MISSED_HEARTBEATS {
-            return inbox.ended(LinkEnd::Silent);
+        match pulse.silent_ms() {
+            None => {}
+            Some(silent_ms) if silent_ms > HEARTBEAT_INTERVAL_MS * MISSED_HEARTBEATS => {
+                return inbox.ended(LinkEnd::Silent);
+            }
+            Some(_) => outgoing.control(&Out::ping(token)),
         }
-        outgoing.control(&Out::ping(token));
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! One environment is a named volume, a *sandbox container* in which `guest spawn` starts commands, and a *files container*
 //! through which `guest files` reads, writes and measures the volume; it shares no process with untrusted code and survives
-//! kills. One long-lived client process per container carries its channel.
+//! kills. One long-lived client process per container carries its channel: at first the one that started the container.
 //!
 //! - `cli`, `cli_error`: the one place that starts processes, and what they can say.
 //! - `disk`: room on the engine's disk.

@@ -38,8 +38,7 @@ const FILES_OWN_BYTES: u64 = 96 << 20;
 const BASELINE_INODES: u64 = 100_000;
 const BASELINE_INODE_BYTES: u64 = 320;
 
-/// The workspace's volume. Whoever comes first makes it, the same whoever that is: the call of its own, or the engine for one
-/// of the two containers.
+/// The workspace's volume. The engine makes it for whichever of the two containers comes first, the same whichever that is.
 pub(super) struct WorkspaceVolume {
     name: String,
     labels: Vec<String>,
@@ -54,15 +53,6 @@ impl WorkspaceVolume {
     /// One that is there already.
     pub(super) fn existing(name: &str) -> Self {
         Self { name: name.to_owned(), labels: Vec::new(), options: Vec::new() }
-    }
-
-    /// The call that makes it.
-    pub(super) fn create(&self) -> Vec<String> {
-        let mut arguments = vec!["volume".to_owned(), "create".to_owned()];
-        arguments.extend(super::labels::arguments(self.labels.clone()));
-        arguments.extend(self.options.iter().flat_map(|option| ["--opt".to_owned(), option.clone()]));
-        arguments.push(self.name.clone());
-        arguments
     }
 
     /// A container's mount of it: one line of comma-separated values.
@@ -101,6 +91,14 @@ fn host_pids(pids_max: u64) -> u64 {
     pids_max.saturating_mul(GVISOR_PIDS_EACH).saturating_add(GVISOR_PIDS).min(GVISOR_PIDS_MAX)
 }
 
+/// The client that starts a container keeps its standard streams: they are its first channel. The engine closes the container's
+/// input when that client is gone.
+const ATTACHED: [&str; 2] = ["--interactive", "--sig-proxy=false"];
+
+/// The guest's command as PID 1, which says what the first channel leads to.
+const INIT_SANDBOX: [&str; 2] = ["init", "sandbox"];
+const INIT_FILES: [&str; 2] = ["init", "files"];
+
 /// What both containers have in common: no right that is not named, nothing writable that is not mounted, no network, no log
 /// driver, nothing restarted behind our back.
 fn common(
@@ -111,7 +109,7 @@ fn common(
     memory_bytes: u64,
 ) -> Vec<String> {
     let mut arguments: Vec<String> =
-        ["run", "--detach", "--pull", "never", "--user", "0:0"].map(Into::into).into();
+        ["run", ATTACHED[0], ATTACHED[1], "--pull", "never", "--user", "0:0"].map(Into::into).into();
     let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
     add("--name", name.to_owned());
     add("--cap-drop", "ALL".to_owned());
@@ -178,15 +176,16 @@ pub(super) fn sandbox(
     add("--ulimit", format!("fsize={fsize}:{fsize}"));
     add("--entrypoint", "/leasehold/guest".to_owned());
     arguments.extend(super::labels::arguments(labels));
-    arguments.extend([image.to_string(), "init".to_owned()]);
+    arguments.push(image.to_string());
+    arguments.extend(INIT_SANDBOX.map(Into::into));
     arguments
 }
 
 /// A container that empties a workspace and ends: a files container with another command, waited for.
 pub(super) fn emptying(mut files: Vec<String>) -> Vec<String> {
-    files.retain(|argument| argument != "--detach");
+    files.retain(|argument| !ATTACHED.contains(&argument.as_str()));
     files.insert(1, "--rm".to_owned());
-    files.pop();
+    files.truncate(files.len() - INIT_FILES.len());
     files.push("empty".to_owned());
     files
 }
@@ -213,7 +212,8 @@ pub(super) fn files(
     add("--ulimit", "nofile=1024:1024".to_owned());
     add("--entrypoint", "/guest".to_owned());
     arguments.extend(super::labels::arguments(labels));
-    arguments.extend([image.to_string(), "init".to_owned()]);
+    arguments.push(image.to_string());
+    arguments.extend(INIT_FILES.map(Into::into));
     arguments
 }
 
@@ -231,17 +231,10 @@ mod tests {
     };
 
     #[test]
-    fn a_volume_is_the_same_whoever_makes_it() {
+    fn the_mount_says_what_the_volume_is_like() {
         let labels = vec!["leasehold.role=workspace".to_owned(), "leasehold.log=x".to_owned()];
         let volume = WorkspaceVolume::new("v", labels.clone(), Backing::Tmpfs, &LIMITS);
         let options = "o=size=2097152,nr_inodes=116,uid=0,gid=0,mode=1777,nosuid,nodev";
-        assert_eq!(
-            volume.create().join(" "),
-            format!(
-                "volume create --label leasehold.role=workspace --label leasehold.log=x \
-                 --opt type=tmpfs --opt device=tmpfs --opt {options} v"
-            )
-        );
         assert_eq!(
             volume.mount(),
             format!(

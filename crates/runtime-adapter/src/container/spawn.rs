@@ -11,7 +11,7 @@ use guest::protocol::{CREDIT_WINDOW_BYTES, Hello};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::blame::Blame;
-use super::cli::{Cli, words};
+use super::cli::{Cli, Piped, words};
 use super::cli_error::CliError;
 use super::link::{Inbox, Link, LinkEnd};
 use crate::quota::{Measured, Used};
@@ -78,18 +78,38 @@ pub(super) struct SpawnChannel {
 }
 
 impl SpawnChannel {
+    /// Makes and starts a sandbox whose own streams are the channel, and exchanges hellos. The caller limits the time: the
+    /// container's start is part of it.
+    ///
+    /// # Errors
+    /// What the client said when it ended first; `Other` for another protocol version.
+    pub(super) async fn run(cli: &Cli, arguments: Vec<String>) -> Result<Self, CliError> {
+        let (piped, _turn) = cli.open_in_turn(arguments).await?;
+        let channel = Self::over(piped)?;
+        match channel.told(|table| table.hello.clone()).await {
+            Ok(hello) if hello.is_compatible() => Ok(channel),
+            Err(_) if channel.end() == Some(LinkEnd::Closed) => Err(channel.link.failure().await),
+            Ok(_) => Err(CliError::GuestVersion),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Starts `guest spawn` in a running sandbox and exchanges hellos.
     ///
     /// # Errors
-    /// `Timeout`, or `Gone` and the like when the container is not running; `GuestVersion` for another protocol version.
+    /// `Timeout`; `Other` when the channel ended, `GuestVersion` when it speaks another version.
     pub(super) async fn open(cli: &Cli, sandbox: &str) -> Result<Self, CliError> {
         let piped = cli.open(words(["exec", "--interactive", sandbox, "/leasehold/guest", "spawn"]))?;
+        let channel = Self::over(piped)?;
+        let hello = channel.answer(|table| table.hello.clone()).await?;
+        if hello.is_compatible() { Ok(channel) } else { Err(CliError::GuestVersion) }
+    }
+
+    fn over(piped: Piped) -> Result<Self, CliError> {
         let inbox = Arc::new(SpawnInbox::default());
         let link = Link::start(piped, Arc::clone(&inbox)).map_err(|_| CliError::Start)?;
         link.control(&ToGuest::Hello(Hello::host()));
-        let channel = Self { link, inbox, stop: OnceLock::new(), foreground_at_stop: OnceLock::new() };
-        let hello = channel.answer(|table| table.hello.clone()).await?;
-        if hello.is_compatible() { Ok(channel) } else { Err(CliError::GuestVersion) }
+        Ok(Self { link, inbox, stop: OnceLock::new(), foreground_at_stop: OnceLock::new() })
     }
 
     /// The workspace's nonce as the sandbox sees it.
@@ -102,23 +122,25 @@ impl SpawnChannel {
     }
 
     async fn answer<T>(&self, get: impl Fn(&Table) -> Option<T>) -> Result<T, CliError> {
+        let told = self.told(get);
+        tokio::time::timeout(ANSWER_DEADLINE, told).await.unwrap_or(Err(CliError::Timeout))
+    }
+
+    async fn told<T>(&self, get: impl Fn(&Table) -> Option<T>) -> Result<T, CliError> {
         let mut changes = self.inbox.changes.subscribe();
-        let wait = async {
-            loop {
-                changes.borrow_and_update();
-                let over = {
-                    let table = self.inbox.table();
-                    if let Some(value) = get(&table) {
-                        return Ok(value);
-                    }
-                    table.end.is_some()
-                };
-                if over || changes.changed().await.is_err() {
-                    return Err(CliError::Other);
+        loop {
+            changes.borrow_and_update();
+            let over = {
+                let table = self.inbox.table();
+                if let Some(value) = get(&table) {
+                    return Ok(value);
                 }
+                table.end.is_some()
+            };
+            if over || changes.changed().await.is_err() {
+                return Err(CliError::Other);
             }
-        };
-        tokio::time::timeout(ANSWER_DEADLINE, wait).await.unwrap_or(Err(CliError::Timeout))
+        }
     }
 
     /// Sends the start frame of a new command; also gives the counters as they were then.

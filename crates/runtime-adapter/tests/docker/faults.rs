@@ -15,12 +15,12 @@ use runtime_adapter::ports::{
 use super::engine::{CuttableEngine, docker, files, sandbox, volume};
 use super::{subject, subject_with};
 
-const fn lost(cause: InterruptCause) -> PortError {
+pub(crate) const fn lost(cause: InterruptCause) -> PortError {
     PortError::Lost { cause }
 }
 
 /// Runs a long command and does something to it once it has begun.
-async fn interrupted(
+pub(crate) async fn interrupted(
     subject: &Subject,
     handle: &EnvironmentHandle,
     accident: impl AsyncFnOnce(),
@@ -231,6 +231,20 @@ pub(crate) async fn below_the_disk_reserve_nothing_new_begins(on: Mechanism) {
         assert_eq!(written.map(drop), Err(WorkspaceError::Port(full)));
         next.workspace.remove(&handle, &path_of("kept")).await.expect("removing makes room");
         next.execution.destroy(handle.environment_id).await.expect("taken down");
+    })
+    .await;
+}
+
+/// As it is left when the engine stops between the volume and the first container.
+pub(crate) async fn a_volume_alone_is_found_and_removed(on: Mechanism) {
+    check(subject(on).await, async |subject: &Subject| {
+        let id = subject.environment().await.environment_id;
+        docker(&["rm", "--force", &sandbox(id), &files(id)]).await;
+        let left = subject.adapter.inventory.list().await.expect("listed");
+        assert_eq!(left.iter().map(|object| object.environment_id).collect::<Vec<_>>(), [Some(id)]);
+        assert_eq!(left[0].name, volume(id));
+        subject.adapter.execution.destroy(id).await.expect("destroyed");
+        assert_eq!(subject.adapter.inventory.list().await, Ok(Vec::new()));
     })
     .await;
 }

@@ -3,6 +3,7 @@
 
 #![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod channels;
 mod engine;
 mod faults;
 mod profile;
@@ -90,10 +91,13 @@ macro_rules! all_suites {
                 every_command_in_a_lost_sandbox_is_told_the_same,
                 a_files_container_that_dies_is_told_and_no_changes_are_invented,
                 a_workspace_that_was_swapped_is_never_used, an_engine_that_is_down_is_told_and_everything_recovers,
-                commands_run_again_after_an_outage, a_failed_provision_leaves_nothing,
+                commands_run_again_after_an_outage, a_failed_provision_leaves_nothing, a_volume_alone_is_found_and_removed,
                 a_caller_that_goes_away_leaves_no_half_environment,
                 below_the_disk_reserve_nothing_new_begins,
                 a_name_that_is_taken_is_told_in_our_words_and_its_owner_stays;
+            channels: the_first_channel_is_the_containers_own, a_lost_client_ends_the_channel_and_not_the_container,
+                a_client_lost_under_a_command_is_told, a_container_started_without_a_client_starts_no_spawn,
+                a_provision_that_fails_leaves_no_client, a_provision_over_its_budget_leaves_nothing;
             profile: both_containers_have_exactly_the_rights_they_need, the_host_sees_the_processors_limit,
                 a_foreign_container_with_a_similar_name_is_left_alone;
         }
