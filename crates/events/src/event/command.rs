@@ -147,7 +147,7 @@ pub struct Evidence {
     pub deadline_ms: Option<u64>,
     /// The program could not be started: why, bounded.
     pub start_error: Option<String>,
-    /// Bytes of standard input that the program did not take before it closed its end.
+    /// Bytes of standard input that its pipe did not take before the program closed its end; what the pipe holds, nobody may have read.
     pub stdin_undelivered_bytes: Option<u64>,
 }
 

@@ -3,8 +3,9 @@
 //! Every descriptor of the commands' processes is looked at, as their own user: only that user may. The search goes
 //! on in short turns between everything else that spawn does, and ends when it has found more than was asked for.
 //!
-//! A process can hide its descriptors (it makes itself undumpable); the kernel does so itself for the moment between
-//! a fork of ours and its exec. So once is an accident, and again is hiding. Threads of one process share their
+//! A process can hide its descriptors (it makes itself undumpable). Ours does between its start and its exec, however long somebody
+//! holds it up there: a child of a shim whose command has not started yet is known by its parent, and holds nothing. The kernel does so for a
+//! moment in other places. So once is an accident, and again is hiding. Threads of one process share their
 //! descriptors (the seccomp profile sees to it), and one that outlived its process's first thread shows them too.
 //!
 //! An answer also says what the search before it found as well: that had no name all the time between the two, so that a walk
@@ -90,8 +91,8 @@ pub(super) struct Scan {
     /// The part that the search before found as well: files and their bytes.
     kept: (u64, u64),
     hidden: HashSet<u32>,
-    /// A command was on its way to its program meanwhile: it is its user's by then, and shows nothing yet.
-    saw_start: bool,
+    /// Shims whose commands were on their way to their programs meanwhile.
+    starting: HashSet<u32>,
     failed: bool,
 }
 
@@ -118,14 +119,18 @@ impl Scan {
             bytes: 0,
             kept: (0, 0),
             hidden: HashSet::new(),
-            saw_start: false,
+            starting: HashSet::new(),
             failed,
         }
     }
 
-    /// Goes on for one turn; the answer, once there is one. `is_starting` while a command has not reached its program.
-    pub(super) fn turn(&mut self, memory: &mut Memory, is_starting: bool) -> Option<ToHost> {
-        self.saw_start |= is_starting;
+    /// Goes on for one turn; the answer, once there is one. `starting` are the shims whose commands have not reached their programs.
+    pub(super) fn turn(
+        &mut self,
+        memory: &mut Memory,
+        starting: impl Iterator<Item = u32>,
+    ) -> Option<ToHost> {
+        self.starting.extend(starting);
         let now = Instant::now();
         let until = now + TURN;
         let all_until = *self.until.get_or_insert(now + Duration::from_millis(MEASURE_MAX_MS));
@@ -144,7 +149,7 @@ impl Scan {
                 }
             }
         };
-        let is_hiding = !self.saw_start && memory.hidden.is_hiding(take(&mut self.hidden));
+        let is_hiding = memory.hidden.is_hiding(take(&mut self.hidden));
         let readable = !self.failed && !is_hiding;
         let deleted_inodes = self.seen.len() as u64;
         memory.found = take(&mut self.seen);
@@ -169,7 +174,7 @@ impl Scan {
             let Some((pid, thread)) = self.pending.pop() else { return false };
             match self.open(pid, thread) {
                 Ok(descriptors) => self.current = descriptors,
-                Err(Errno::ACCESS | Errno::PERM) => drop(self.hidden.insert(pid)),
+                Err(Errno::ACCESS | Errno::PERM) => self.hides(pid),
                 Err(Errno::NOENT | Errno::SRCH) => {}
                 Err(_) => self.failed = true,
             }
@@ -189,7 +194,7 @@ impl Scan {
                 Ok(()) | Err(Errno::NOENT | Errno::SRCH) => {}
                 Err(Errno::ACCESS | Errno::PERM) => {
                     if has_memory(descriptors.pid) {
-                        self.hidden.insert(descriptors.pid);
+                        self.hides(descriptors.pid);
                     }
                     return true;
                 }
@@ -201,6 +206,13 @@ impl Scan {
         }
         self.current = Some(descriptors);
         true
+    }
+
+    fn hides(&mut self, pid: u32) {
+        let parent = status(pid, b"PPid:").and_then(|parent| parent.parse().ok());
+        if !parent.is_some_and(|parent| self.starting.contains(&parent)) {
+            self.hidden.insert(pid);
+        }
     }
 
     /// `None` for a process of somebody else.

@@ -79,6 +79,8 @@ pub(super) struct Server {
     wants_streams: Option<u32>,
     greeted: bool,
     last_stream: u32,
+    /// Forks that were refused to us, for commands that were then not started: no command's that runs.
+    own_refusals: u64,
     /// What the host knows: the counters of the last `Counters` frame, zero before the first.
     told: Counters,
     next_sample: Instant,
@@ -108,6 +110,7 @@ impl Server {
             wants_streams: None,
             greeted: false,
             last_stream: 0,
+            own_refusals: 0,
             told: Counters::default(),
             next_sample: Instant::now(),
             heard: None,
@@ -376,11 +379,13 @@ impl Server {
 
     fn fork_shim(&mut self) -> Result<Standby, Errno> {
         let (others, streams, scans) = (&mut self.commands, &mut self.streams, &mut self.scans);
-        Standby::fork(&self.workspace, || {
+        let forked = Standby::fork(&self.workspace, || {
             others.clear();
             *streams = None;
             scans.clear();
-        })
+        });
+        self.own_refusals += u64::from(forked.as_ref().is_err_and(|errno| *errno == Errno::AGAIN));
+        forked
     }
 
     /// Takes the shim's reports; its silent end means it was lost.
@@ -403,6 +408,7 @@ impl Server {
                 }
                 Ok(Some(ToHost::Started { .. })) => self.has_started(stream),
                 Ok(Some(ToHost::StartFailed { exit_code, errno, message, .. })) => {
+                    self.own_refusals += u64::from(errno == Errno::AGAIN.raw_os_error());
                     if let Some(command) = self.commands.remove(&stream) {
                         self.take_back(command.shim, command.link);
                     }
@@ -482,14 +488,16 @@ impl Server {
     /// The counters now, with what only the census tells.
     fn sample(&self) -> Counters {
         let counters = self.counter_files.sample();
-        Counters { refused_forks: counters.refused_forks + self.census.in_a_row(), ..counters }
+        let refused_forks = counters.refused_forks.saturating_sub(self.own_refusals) + self.census.in_a_row();
+        Counters { refused_forks, ..counters }
     }
 
     /// One turn of the search for deleted files, if one was asked for.
     fn scan_on(&mut self) {
         let Some(scan) = self.scans.front_mut() else { return };
-        let is_starting = self.commands.values().any(|command| !command.started && command.link.is_some());
-        if let Some(answer) = scan.turn(&mut self.searched, is_starting) {
+        let starting = self.commands.values().filter(|command| !command.started && command.link.is_some());
+        let starting = starting.map(|command| command.shim.as_raw_nonzero().get().unsigned_abs());
+        if let Some(answer) = scan.turn(&mut self.searched, starting) {
             self.scans.pop_front();
             self.writer.control(&answer);
         }

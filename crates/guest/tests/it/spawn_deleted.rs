@@ -1,6 +1,7 @@
 //! Deleted files that are still open, as spawn finds them.
 
 use guest::protocol::spawn::{StartCommand, ToGuest, ToHost};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::spawn_host::{Channel, command};
 
@@ -42,7 +43,7 @@ fn command_of(uid: u32, argv: &[&str]) -> StartCommand {
 fn holder(uid: u32, script: &str) -> Channel {
     let mut channel = Channel::open();
     let script = format!("import ctypes, os, time\n{script}\nprint('ready', flush=True)\ntime.sleep(600)");
-    channel.start(command_of(uid, &["python3", "-c", &script]));
+    channel.start(StartCommand { background: true, ..command_of(uid, &["python3", "-c", &script]) });
     loop {
         match channel.receive() {
             ToHost::Data { bytes, .. } if bytes.starts_with(b"ready") => return channel,
@@ -123,6 +124,34 @@ fn a_process_that_hides_its_descriptors_is_told() {
     );
     assert!(measure(&mut channel, 61_302, u64::MAX, u64::MAX).readable, "once may be an accident");
     let again = measure(&mut channel, 61_302, u64::MAX, u64::MAX);
+    assert!(!again.readable && !again.complete, "{again:?}");
+}
+
+/// However long somebody holds up the start of another command.
+#[test]
+fn a_start_that_stands_still_hides_nobody_else() {
+    let mut channel = holder(
+        61_313,
+        "a = open('a', 'wb'); a.write(b'x' * 1000000); a.flush(); os.unlink('a')\n\
+         assert ctypes.CDLL(None).prctl(4, 0, 0, 0, 0) == 0",
+    );
+    let children = |pid: u32| {
+        let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        list.split_ascii_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<u32>>()
+    };
+    // The holder keeps its shim; another one waits.
+    let spawn = channel.child.id();
+    let mut waiting = None;
+    crate::wire::eventually("a shim that waits", || {
+        waiting = children(spawn).into_iter().find(|shim| children(*shim).is_empty());
+        waiting.is_some()
+    });
+    let shim = Pid::from_raw(waiting.unwrap().try_into().unwrap()).unwrap();
+    kill_process(shim, Signal::STOP).unwrap();
+    channel.start(StartCommand { background: true, ..command_of(61_313, &["true"]) });
+    measure(&mut channel, 61_313, u64::MAX, u64::MAX);
+    let again = measure(&mut channel, 61_313, u64::MAX, u64::MAX);
+    kill_process(shim, Signal::CONT).unwrap();
     assert!(!again.readable && !again.complete, "{again:?}");
 }
 

@@ -20,12 +20,14 @@ pub(super) struct Disk {
     reserve_bytes: u64,
     /// When there last was room enough.
     roomy_at: Mutex<Option<Instant>>,
+    /// Whoever asks, asks for all that wait.
+    asking: tokio::sync::Mutex<()>,
 }
 
 impl Disk {
     /// One of which this much, in bytes, must stay free.
     pub(super) fn new(reserve_bytes: u64) -> Self {
-        Self { reserve_bytes, roomy_at: Mutex::default() }
+        Self { reserve_bytes, roomy_at: Mutex::default(), asking: tokio::sync::Mutex::default() }
     }
 
     /// There was room a moment ago.
@@ -40,6 +42,7 @@ impl Disk {
     /// # Errors
     /// `Unavailable` (`disk_reserve`).
     pub(super) async fn check(&self, files: &Arc<FilesChannel>) -> Result<(), PortError> {
+        let _turn = self.asking.lock().await;
         if self.is_known_roomy() {
             return Ok(());
         }

@@ -103,7 +103,7 @@ impl FilesChannel {
         table.last_id += 1;
         let id = table.last_id;
         if table.end.is_none() {
-            table.slots.insert(id, Slot { mailbox: sender, credit: CREDIT_WINDOW_BYTES });
+            table.slots.insert(id, Slot { mailbox: sender, credit: CREDIT_WINDOW_BYTES, turn: None });
             // Under the lock, so that requests start in the order of their ids.
             self.link.control(&request(id));
         }
@@ -202,6 +202,9 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         if !self.finished {
+            if let Some(slot) = self.channel.inbox.table().slots.get_mut(&self.id) {
+                slot.turn = self.turn.take();
+            }
             self.channel.link.control(&Request::Cancel { id: self.id });
         }
     }
@@ -219,6 +222,8 @@ struct Table {
 struct Slot {
     mailbox: mpsc::UnboundedSender<Response>,
     credit: u32,
+    /// Of a request that was given up: the container is at it until its last frame.
+    turn: Option<OwnedSemaphorePermit>,
 }
 
 #[derive(Debug, Default)]

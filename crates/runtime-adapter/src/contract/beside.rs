@@ -1,6 +1,7 @@
 //! Memory that runs out while commands run beside each other: whose end that is, and whose not.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use events::event::command::KillReason;
 use events::spec::Mechanism;
@@ -60,6 +61,26 @@ pub async fn who_the_kernel_ends_is_the_one(subject: &Subject) {
         assert_eq!((innocent.exit_code, innocent.killed_by), (Some(0), None), "{innocent:?}");
     }
     assert_eq!(subject.sh(&handle, "echo on").await.stdout.head, b"on\n");
+}
+
+/// A command for which there is no process left is refused; those that run and never forked are left alone.
+pub async fn a_start_that_is_refused_is_nobody_elses(subject: &Subject) {
+    let mut spec = subject.spec();
+    spec.limits.pids_max = 16;
+    let handle = subject.adapter.execution.provision(spec).await.expect("provisioned");
+    let sleepers = (0..24_u64).map(|number| {
+        let handle = &handle;
+        async move {
+            // One after the other, each while the earlier ones run.
+            tokio::time::sleep(Duration::from_millis(200 * number)).await;
+            let call = Call::argv(&["sleep", "8"]).background().timeout_ms(60_000);
+            subject.run(handle, call).await.expect("a result")
+        }
+    });
+    for result in futures::future::join_all(sleepers).await {
+        assert_eq!(result.killed_by, None, "{result:?}");
+        assert!(matches!(result.exit_code, Some(0 | 126)), "{result:?}");
+    }
 }
 
 /// A program that is no larger than our own processes, and has given up its rank, is MEMORY whomever the kernel ends.

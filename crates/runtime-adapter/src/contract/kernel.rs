@@ -30,7 +30,7 @@ macro_rules! kernel_suite {
                 a_cancelled_process_is_gone, many_with_short_limits_do_not_deadlock,
                 killing_everything_reaches_only_ones_own;
             beside: the_foregrounds_memory_is_not_the_backgrounds, who_the_kernel_ends_is_the_one,
-                whomever_the_kernel_ends_it_is_memory;
+                a_start_that_is_refused_is_nobody_elses, whomever_the_kernel_ends_it_is_memory;
             limits: a_spin_loop_is_timeout_and_keeps_to_its_processors, allocators_are_memory,
                 a_fork_bomb_is_pids, an_output_flood_is_output_limit,
                 a_disk_filler_is_stopped_within_the_bound, a_program_that_ignores_the_full_disk_is_disk,

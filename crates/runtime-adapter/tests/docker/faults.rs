@@ -252,8 +252,14 @@ pub(crate) async fn a_volume_alone_is_found_and_removed(on: Mechanism) {
 pub(crate) async fn a_caller_that_goes_away_leaves_no_half_environment(on: Mechanism) {
     check(subject(on).await, async |subject: &Subject| {
         let spec = subject.spec();
-        let begun = subject.adapter.execution.provision(spec.clone());
-        assert!(tokio::time::timeout(Duration::from_millis(20), begun).await.is_err());
+        let has_begun = async {
+            while subject.adapter.inventory.list().await.expect("listed").is_empty() {}
+        };
+        tokio::select! {
+            biased;
+            () = has_begun => {}
+            made = subject.adapter.execution.provision(spec.clone()) => panic!("nobody saw it begin: {made:?}"),
+        }
         // The turn of this environment comes when the abandoned call has ended.
         let again = subject.adapter.execution.provision(spec).await;
         assert_eq!(again, Err(PortError::Rejected { code: "environment_exists" }));

@@ -268,7 +268,7 @@ pub(in crate::http) struct EvidenceKeys {
     /// The program could not be started: why.
     #[schema(required)]
     start_error: Option<String>,
-    /// Bytes of standard input that the program did not take.
+    /// Bytes of standard input that the pipe to the program did not take; what it took may still not have been read.
     #[schema(required)]
     stdin_undelivered_bytes: Option<u64>,
 }
