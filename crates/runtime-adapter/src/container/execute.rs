@@ -250,10 +250,14 @@ async fn settle(
             Ok(outcome)
         }
         FollowEnd::Exited(exited) => {
-            if !exited.clean {
+            let outcome = exit_outcome(environment, command, followed, exited);
+            // What it has left in memory, in its files there, must not be the next command's end.
+            let is_full = outcome.as_ref().is_ok_and(|outcome| outcome.killed_by == Some(KillReason::Memory))
+                && (!command.background || followed.channel.is_idle());
+            if !exited.clean || is_full {
                 restart(environment, followed, stop).await;
             }
-            exit_outcome(environment, command, followed, exited)
+            outcome
         }
         FollowEnd::Kill { reason, evidence, cancelled } => {
             kill(environment, command, followed).await;

@@ -227,6 +227,11 @@ impl SpawnChannel {
         let _ = self.stop.set(stop);
     }
 
+    /// No command runs on it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.inbox.table().slots.is_empty()
+    }
+
     /// The foreground command that ran when the channel was lost.
     pub(super) fn foreground_at_stop(&self) -> Option<CommandId> {
         self.foreground_at_stop.get().copied().flatten()
