@@ -8,8 +8,8 @@
 //!   +------ end of stdin without a byte ----------------------------+
 //! ```
 //! The first byte is the host's hello, which is left to the channel. A container that is started again has nobody at
-//! its stdin: nothing is started in it, and its channel is an exec of the engine's. From the hand-over on init has nothing
-//! open but the null device and stderr, on which it says when the channel has ended: an engine tells the client of
+//! its stdin: nothing is started in it, and its channel is an exec of the engine's, while init keeps its streams, at which nobody is.
+//! From a hand-over on init has nothing open but the null device and stderr, on which it says when the channel has ended: an engine tells the client of
 //! the container's own streams no such thing before the container ends.
 //!
 //! As PID 1 it would ignore a signal whose disposition is the default, so SIGTERM and SIGINT are taken explicitly: the

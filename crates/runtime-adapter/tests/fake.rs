@@ -93,9 +93,9 @@ async fn a_full_disk_refuses_what_is_new_and_nothing_else() {
     assert_eq!(fake.provision(spec.clone()).await, Err(full.clone()));
     fake.faults().set_disk_full(false);
     let handle = fake.provision(spec).await.unwrap();
-    assert_eq!(fake.admit(&handle).await, Ok(()));
+    assert_eq!(fake.check_room(&handle).await, Ok(()));
     fake.faults().set_disk_full(true);
-    assert_eq!(fake.admit(&handle).await, Err(full));
+    assert_eq!(fake.check_room(&handle).await, Err(full));
     fake.destroy(handle.environment_id).await.unwrap();
 }
 

@@ -97,8 +97,10 @@ struct Large {
 const LARGE_PARTS: u64 = 64;
 
 impl Large {
-    fn new(stop: Quota) -> Self {
-        Self { bytes_min: (stop.bytes_max / LARGE_PARTS).max(1), held: Vec::new() }
+    /// None is held where the kernel itself knows what there is: it would keep the room of one that is removed.
+    fn new(stop: Quota, is_in_memory: bool) -> Self {
+        let bytes_min = if is_in_memory { u64::MAX } else { (stop.bytes_max / LARGE_PARTS).max(1) };
+        Self { bytes_min, held: Vec::new() }
     }
 
     /// Takes hold of a large file; `None` when it has gone since it was looked at. Otherwise what is under the name, and the file that
@@ -138,7 +140,7 @@ pub(super) fn measure(
 ) -> Result<(Usage, bool), Failure> {
     let budget = Budget::new(0, Duration::ZERO, Duration::from_millis(MEASURE_MAX_MS));
     let mut meter = Meter::new(quota);
-    let mut large = Large::new(stop);
+    let mut large = Large::new(stop, workspace.is_in_memory()?);
     let mut is_over = false;
     let walked = walk(workspace.root(), b"", |found| {
         if cancelled() {

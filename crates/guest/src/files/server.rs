@@ -264,7 +264,11 @@ impl Server {
 fn is_vital(request: &Request) -> bool {
     matches!(
         request,
-        Request::Init { .. } | Request::Adopt { .. } | Request::Diff { .. } | Request::Measure { .. }
+        Request::Init { .. }
+            | Request::Adopt { .. }
+            | Request::Diff { .. }
+            | Request::Measure { .. }
+            | Request::Room { .. }
     )
 }
 

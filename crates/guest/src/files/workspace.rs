@@ -69,13 +69,17 @@ impl Workspace {
         self.root.as_fd()
     }
 
+    /// It is a file system in memory, with limits of its own.
+    pub(super) fn is_in_memory(&self) -> Result<bool, Errno> {
+        Ok(fstatfs(&self.root)?.f_type == TMPFS)
+    }
+
     /// What anybody may still write to the engine's disk, in bytes. A container's own root lies on it, and so does a workspace
     /// unless it is in memory; where they are two, the fuller one counts.
     pub(super) fn free_bytes(&self) -> Result<u64, Errno> {
         let (own, workspace) = (statvfs(c"/")?, fstatvfs(&self.root)?);
         let free = |of: &StatVfs| of.f_bavail.saturating_mul(of.f_frsize);
-        let is_in_memory = fstatfs(&self.root)?.f_type == TMPFS;
-        Ok(if is_in_memory { free(&own) } else { free(&own).min(free(&workspace)) })
+        Ok(if self.is_in_memory()? { free(&own) } else { free(&own).min(free(&workspace)) })
     }
 
     /// Opens a directory; the empty path is the root.

@@ -49,7 +49,7 @@ pub(super) struct Question {
 
 /// One file's life: its number is another's as soon as it is gone. The second is its birth in nanoseconds, 0 where the kernel does
 /// not tell.
-type Life = (u64, i128);
+type Life = (u64, u64);
 
 /// What is remembered from search to search.
 #[derive(Debug, Default)]
@@ -86,7 +86,8 @@ pub(super) struct Scan {
     /// Processes, and threads of a process.
     pending: Vec<(u32, Option<u32>)>,
     current: Option<Descriptors>,
-    seen: HashSet<Life>,
+    seen: HashSet<u64>,
+    lives: HashSet<Life>,
     bytes: u64,
     /// The part that the search before found as well: files and their bytes.
     kept: (u64, u64),
@@ -116,6 +117,7 @@ impl Scan {
             pending: pending.unwrap_or_default().into_iter().map(|pid| (pid, None)).collect(),
             current: None,
             seen: HashSet::new(),
+            lives: HashSet::new(),
             bytes: 0,
             kept: (0, 0),
             hidden: HashSet::new(),
@@ -152,7 +154,7 @@ impl Scan {
         let is_hiding = memory.hidden.is_hiding(take(&mut self.hidden));
         let readable = !self.failed && !is_hiding;
         let deleted_inodes = self.seen.len() as u64;
-        memory.found = take(&mut self.seen);
+        memory.found = take(&mut self.lives);
         Some(ToHost::Measured {
             token: self.question.token,
             deleted_bytes: self.bytes,
@@ -255,11 +257,15 @@ impl Scan {
         if stat.st_dev != self.device || !is_deleted(directory, name, &stat)? {
             return Ok(());
         }
-        let life = (stat.st_ino, birth(directory, name));
-        if self.seen.insert(life) {
+        if self.seen.insert(stat.st_ino) {
             let blocks = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
             let size = u64::try_from(stat.st_size).unwrap_or(0);
             self.bytes = self.bytes.saturating_add(blocks.max(size));
+            // One that was closed meanwhile, or whose number is another's by now, was not kept.
+            let Some(life) = life(directory, name).filter(|life| life.0 == stat.st_ino) else {
+                return Ok(());
+            };
+            self.lives.insert(life);
             if before.contains(&life) {
                 self.kept = (self.kept.0 + 1, self.kept.1.saturating_add(blocks.max(size)));
             }
@@ -284,13 +290,12 @@ fn is_deleted(directory: impl AsFd, name: &CStr, open: &Stat) -> Result<bool, Er
     Ok(stat(&text).map_or(true, |named| (named.st_dev, named.st_ino) != (open.st_dev, open.st_ino)))
 }
 
-fn birth(directory: impl AsFd, name: &CStr) -> i128 {
-    match statx(directory, name, AtFlags::empty(), StatxFlags::BTIME) {
-        Ok(found) if found.stx_mask & StatxFlags::BTIME.bits() != 0 => {
-            i128::from(found.stx_btime.tv_sec) * 1_000_000_000 + i128::from(found.stx_btime.tv_nsec)
-        }
-        _ => 0,
-    }
+fn life(directory: impl AsFd, name: &CStr) -> Option<Life> {
+    let found = statx(directory, name, AtFlags::empty(), StatxFlags::INO | StatxFlags::BTIME).ok()?;
+    let is_told = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+    let seconds = u64::try_from(found.stx_btime.tv_sec).unwrap_or(0);
+    let birth = seconds.saturating_mul(1_000_000_000).saturating_add(found.stx_btime.tv_nsec.into());
+    Some((found.stx_ino, if is_told { birth } else { 0 }))
 }
 
 fn processes() -> Option<Vec<u32>> {

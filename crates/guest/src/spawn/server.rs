@@ -150,7 +150,7 @@ impl Server {
                     }
                 }
                 Source::Output(stream, output) => {
-                    // Nobody but the program writes there.
+                    // Nobody but the program writes there, or (in gVisor) another command of its user.
                     self.has_started(stream);
                     if let Some(command) = self.commands.get_mut(&stream) {
                         command.pump(output, &mut self.writer);
@@ -412,7 +412,8 @@ impl Server {
                     if let Some(command) = self.commands.remove(&stream) {
                         self.take_back(command.shim, command.link);
                     }
-                    return self.writer.control(&ToHost::StartFailed { stream, exit_code, errno, message });
+                    // Behind whatever somebody else of its user has written into its outputs.
+                    return self.writer.data(&ToHost::StartFailed { stream, exit_code, errno, message });
                 }
                 Ok(Some(_)) | Err(_) => return self.lose(stream),
             }

@@ -19,6 +19,8 @@ const SIGKILL: i32 = 9;
 pub(super) struct Blame {
     /// Kills that are somebody's.
     charged: u64,
+    /// Counted so far.
+    counted: u64,
     running: HashMap<u32, Running>,
 }
 
@@ -33,6 +35,8 @@ struct Running {
     base: u64,
     /// Charged when it started.
     charged: u64,
+    /// Counted when it became the only one; before that a kill may have been another's.
+    alone_since: u64,
     /// What it was told last.
     shown: u64,
 }
@@ -42,15 +46,25 @@ impl Running {
     fn open(&self, counted: u64, charged: u64) -> u64 {
         counted.saturating_sub(self.base).saturating_sub(charged - self.charged)
     }
+
+    /// The same, of what was counted while no other command ran.
+    fn open_alone(&self, counted: u64, charged: u64) -> u64 {
+        self.open(counted, charged).min(counted.saturating_sub(self.alone_since))
+    }
 }
 
 impl Blame {
     /// A command is about to start, with so many counted.
     pub(super) fn begins(&mut self, stream: u32, is_background: bool, counted: u64) {
-        let charged = self.charged;
-        let (has_started, is_ending) = (false, false);
-        let running =
-            Running { is_background, has_started, is_ending, base: counted, charged, shown: counted };
+        let running = Running {
+            is_background,
+            has_started: false,
+            is_ending: false,
+            base: counted,
+            charged: self.charged,
+            alone_since: counted,
+            shown: counted,
+        };
         self.running.insert(stream, running);
     }
 
@@ -71,18 +85,27 @@ impl Blame {
     /// It is over, or was never started.
     pub(super) fn over(&mut self, stream: u32) {
         self.running.remove(&stream);
+        if self.running.len() == 1 {
+            self.running.values_mut().for_each(|running| running.alone_since = self.counted);
+        }
     }
 
     /// A sample: what each command is to be told.
     pub(super) fn sampled(&mut self, counted: u64) {
         let charged = self.charged;
+        self.counted = self.counted.max(counted);
         for running in self.running.values_mut().filter(|running| !running.has_started) {
             (running.base, running.charged, running.shown) = (counted, charged, counted);
+            running.alone_since = counted;
         }
         let is_alone = self.running.len() == 1;
         let answers = |running: &&mut Running| running.has_started && (is_alone || !running.is_background);
         if let Some(running) = self.running.values_mut().find(answers) {
-            let own = running.open(counted, charged);
+            let own = if running.is_background {
+                running.open_alone(counted, charged)
+            } else {
+                running.open(counted, charged)
+            };
             running.shown += own;
             self.charged += own;
         }
@@ -98,10 +121,17 @@ impl Blame {
         let is_alone = self.running.len() == 1;
         let Some(running) = self.running.get(&stream) else { return exited.oom_kills };
         let told = running.shown.saturating_sub(running.base);
-        let open = running.open(running.base + exited.oom_kills, self.charged);
+        let counted = running.base + exited.oom_kills;
         let by_the_kernel = exited.status == ExitStatus::Signal(SIGKILL) && !running.is_ending;
-        let own = if by_the_kernel || is_alone || !running.is_background { open } else { 0 };
+        let own = if by_the_kernel || !running.is_background {
+            running.open(counted, self.charged)
+        } else if is_alone {
+            running.open_alone(counted, self.charged)
+        } else {
+            0
+        };
         self.charged += own;
+        self.counted = self.counted.max(counted);
         told + own
     }
 }
@@ -175,6 +205,27 @@ mod tests {
         blame.sampled(6);
         assert_eq!(blame.shown(1), 5);
         assert_eq!(blame.exited(1, &end(DONE, 1)), 0);
+    }
+
+    #[test]
+    fn what_was_nobodys_is_not_charged_to_who_is_left() {
+        for is_sampled in [true, false] {
+            let mut blame = two(true, true);
+            if is_sampled {
+                blame.sampled(6);
+            }
+            assert_eq!(blame.exited(1, &end(DONE, 1)), 0);
+            blame.over(1);
+            blame.sampled(6);
+            assert_eq!(blame.shown(2), 5);
+            assert_eq!(blame.exited(2, &end(DONE, 1)), 0);
+        }
+        let mut blame = two(true, true);
+        blame.sampled(6);
+        assert_eq!(blame.exited(1, &end(DONE, 1)), 0);
+        blame.over(1);
+        blame.sampled(7);
+        assert_eq!(blame.shown(2), 6, "the one since is its own");
     }
 
     #[test]

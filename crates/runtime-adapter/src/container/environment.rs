@@ -10,7 +10,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use events::event::command::InterruptCause;
 use events::ids::CommandId;
@@ -24,7 +24,7 @@ use super::files::{FilesChannel, FilesFailure};
 use super::link::LinkEnd;
 use super::quota::Look;
 use super::spawn::{SpawnChannel, Stop};
-use super::writers::Writers;
+use super::writers::{Writers, Writing};
 use crate::changes::ChangeTracker;
 use crate::naming;
 use crate::ports::{EnvironmentHandle, EnvironmentSpec, PortError};
@@ -42,6 +42,13 @@ const FILE_REQUESTS_MAX: usize = 32;
 /// How long the files container may take to look at a whole workspace before it counts as lost.
 const ADOPT_DEADLINE: Duration = Duration::from_secs(60);
 
+/// What the engine told of kills by the kernel.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OomEvents {
+    pub(super) kills: u64,
+    pub(super) last_at: Option<Instant>,
+}
+
 /// One environment.
 #[derive(Debug)]
 pub(super) struct Environment {
@@ -58,6 +65,8 @@ pub(super) struct Environment {
     pub(super) foreground: Arc<tokio::sync::Mutex<()>>,
     /// The foreground command that runs: the sandbox's counters are its own to answer for.
     foreground_command: Mutex<Option<CommandId>>,
+    /// Commands that run (count).
+    pub(super) running_commands: AtomicU32,
     /// Requests about files at the same time; the container's own threads are fewer than its clients may be many.
     pub(super) file_requests: Arc<Semaphore>,
     /// The spawn channel while it is open. Held while the container is stopped and started, so that nobody starts a
@@ -76,7 +85,7 @@ pub(super) struct Environment {
     /// The sandbox was stopped by us and not started again: its `die` event is no news.
     pub(super) stopped_by_us: AtomicBool,
     /// Kills by the kernel that the engine told of, since the environment was opened.
-    pub(super) oom_events: watch::Sender<u64>,
+    pub(super) oom_events: watch::Sender<OomEvents>,
 }
 
 impl Environment {
@@ -101,6 +110,7 @@ impl Environment {
             volume_name: naming::workspace_volume(id),
             foreground: Arc::default(),
             foreground_command: Mutex::default(),
+            running_commands: AtomicU32::new(0),
             file_requests: Arc::new(Semaphore::new(FILE_REQUESTS_MAX)),
             sandbox: tokio::sync::Mutex::default(),
             files: tokio::sync::Mutex::default(),
@@ -111,7 +121,7 @@ impl Environment {
             strikes: AtomicU32::new(0),
             last_look: tokio::sync::Mutex::default(),
             stopped_by_us: AtomicBool::new(false),
-            oom_events: watch::Sender::new(0),
+            oom_events: watch::Sender::default(),
         }
     }
 
@@ -142,6 +152,16 @@ impl Environment {
 
     pub(super) fn writers(&self) -> MutexGuard<'_, Writers> {
         lock(&self.writers)
+    }
+
+    /// A write through the port begins.
+    pub(super) fn writing<'a>(&'a self, path: &'a [u8]) -> Writing<'a> {
+        Writing::begin(&self.writers, path)
+    }
+
+    /// A command runs.
+    pub(super) fn code_runs(&self) -> bool {
+        self.running_commands.load(Ordering::SeqCst) > 0
     }
 
     /// The foreground command that runs.

@@ -40,8 +40,11 @@ const TREE_KILL_DEADLINE: Duration = Duration::from_secs(5);
 const DRAIN_DEADLINE: Duration = Duration::from_secs(2);
 /// Looks beside other commands, after the end of one, that may be cut by their time before that counts as impossible.
 const LOOKS_MAX: u32 = 3;
+const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// How much later than the sandbox's death the engine may tell of a kill by the kernel.
 const OOM_EVENT_DEADLINE: Duration = Duration::from_millis(500);
+/// How long before the finding of a lost sandbox the kernel may have ended what was lost.
+const OOM_EVENT_AGE_MAX: Duration = Duration::from_secs(5);
 
 /// How the command ended, before the files were looked at.
 struct Outcome {
@@ -76,8 +79,7 @@ pub(super) async fn run(
     sink: Arc<dyn OutputSink>,
     cancel: Cancel,
 ) -> Result<ExecutionResult, ExecuteError> {
-    let _runs = (!command.background).then(|| ForegroundRuns::begin(environment, command.command_id));
-    let channel = environment.spawn_channel().await.map_err(nothing_ran)?;
+    let mut channel = environment.spawn_channel().await.map_err(nothing_ran)?;
     let files = environment.begin_changes(command.command_id).await.map_err(nothing_ran)?;
     let allowance = environment.allowance();
     let strikes = environment.strikes.load(Ordering::SeqCst);
@@ -86,10 +88,21 @@ pub(super) async fn run(
         return Ok(never_started(evidence, command.output_bytes_max));
     }
     let start = start_command(environment, config, &command, matches!(stdin, StdinSource::Stream(_)));
-    let oom_events = *environment.oom_events.borrow();
+    // What stops it now takes along nothing that never began.
+    while channel.is_over() {
+        channel = match environment.spawn_channel().await {
+            Ok(channel) => channel,
+            Err(error) => {
+                environment.changes.lock().await.finish(command.command_id, 0);
+                return Err(nothing_ran(error).into());
+            }
+        };
+    }
+    let _runs = Runs::begin(environment, &command);
+    let oom_kills = environment.oom_events.borrow().kills;
     let mut followed = Followed::start(channel, start, stdin, sink, command.output_bytes_max);
     let end = followed.follow(environment, &files, &command, &allowance, cancel, &config.crash_points).await;
-    let outcome = settle(environment, &command, &mut followed, end, oom_events).await;
+    let outcome = settle(environment, &command, &mut followed, end, oom_kills).await;
     let duration_ms = followed.elapsed_ms();
     let collected = environment.finish_changes(command.command_id, &files).await;
     let mut outcome = outcome?;
@@ -127,19 +140,29 @@ fn nothing_ran(error: PortError) -> PortError {
     }
 }
 
-/// Tells the environment's other commands that a foreground command runs.
-struct ForegroundRuns<'a>(&'a Environment);
+/// Tells the environment that a command runs, and its other commands that it is the foreground one.
+struct Runs<'a> {
+    environment: &'a Environment,
+    is_foreground: bool,
+}
 
-impl<'a> ForegroundRuns<'a> {
-    fn begin(environment: &'a Environment, command_id: CommandId) -> Self {
-        environment.set_foreground(Some(command_id));
-        Self(environment)
+impl<'a> Runs<'a> {
+    fn begin(environment: &'a Environment, command: &ExecutionCommand) -> Self {
+        environment.running_commands.fetch_add(1, Ordering::SeqCst);
+        let is_foreground = !command.background;
+        if is_foreground {
+            environment.set_foreground(Some(command.command_id));
+        }
+        Self { environment, is_foreground }
     }
 }
 
-impl Drop for ForegroundRuns<'_> {
+impl Drop for Runs<'_> {
     fn drop(&mut self) {
-        self.0.set_foreground(None);
+        self.environment.running_commands.fetch_sub(1, Ordering::SeqCst);
+        if self.is_foreground {
+            self.environment.set_foreground(None);
+        }
     }
 }
 
@@ -180,16 +203,19 @@ async fn used_now(
     if !collected.others_run {
         return Some(used);
     }
-    let ended = Instant::now();
+    let (ended, mut is_hidden) = (Instant::now(), false);
     for _ in 0..LOOKS_MAX {
         match quota::shared_look(environment, files, &followed.channel, allowance.ceiling(), ended).await {
             Ok(found) if !found.is_unfinished(allowance.ceiling()) => return found.measured,
             // The sandbox has stopped, and everything in it; or the files container: whoever needs it next says so.
             Err(FilesFailure::ChannelEnded) => return Some(used),
-            Ok(_) | Err(_) => {}
+            Ok(_) => is_hidden = true,
+            Err(FilesFailure::WrongAnswer) => return None,
+            // Out of threads or descriptors for a moment.
+            Err(FilesFailure::Refused(_)) => tokio::time::sleep(LOOK_PAUSE).await,
         }
     }
-    None
+    if is_hidden { None } else { Some(used) }
 }
 
 /// An end of its own is none when the workspace holds more than it may: programs make what they like of a full disk.
@@ -240,7 +266,7 @@ async fn settle(
     command: &ExecutionCommand,
     followed: &mut Followed,
     end: FollowEnd,
-    oom_events: u64,
+    oom_kills: u64,
 ) -> Result<Outcome, PortError> {
     let stop = Stop::With(command.command_id);
     match end {
@@ -276,7 +302,7 @@ async fn settle(
             Stop::With(other) => Ok(Outcome::stopped_with(other)),
             // The kernel ends whom it likes: all of the sandbox in gVisor, and elsewhere perhaps the supervisor.
             Stop::Lost(InterruptCause::SandboxLost | InterruptCause::SupervisorLost)
-                if oom_followed(environment, oom_events).await =>
+                if oom_followed(environment, followed.started_at).await =>
             {
                 if let Some(other) = followed.channel.foreground_at_stop()
                     && other != command.command_id
@@ -284,11 +310,9 @@ async fn settle(
                     return Ok(Outcome::stopped_with(other));
                 }
                 let limit = environment.spec.limits.memory_bytes;
-                let kills = environment.oom_events.borrow().saturating_sub(oom_events);
-                Ok(Outcome::killed(
-                    KillReason::Memory,
-                    memory_evidence(limit, limit, kills, source(CounterSource::None)),
-                ))
+                let kills = environment.oom_events.borrow().kills.saturating_sub(oom_kills);
+                let evidence = memory_evidence(limit, None, kills, source(CounterSource::None));
+                Ok(Outcome::killed(KillReason::Memory, evidence))
             }
             Stop::Lost(cause) => Err(PortError::Lost { cause }),
             Stop::Suspected(code) => Err(PortError::EscapeSuspected { code }),
@@ -305,7 +329,7 @@ fn exit_outcome(
     if exited.oom_kills > 0 {
         let evidence = memory_evidence(
             environment.spec.limits.memory_bytes,
-            exited.memory_peak_bytes,
+            Some(exited.memory_peak_bytes),
             exited.oom_kills,
             source(followed.channel.counter_source()),
         );
@@ -347,9 +371,12 @@ async fn restart(environment: &Arc<Environment>, followed: &mut Followed, stop: 
     followed.drain(DRAIN_DEADLINE, false).await;
 }
 
-/// The engine told of a kill by the kernel since the command began, or tells of it soon.
-async fn oom_followed(environment: &Environment, before: u64) -> bool {
+/// The engine told of a kill by the kernel when the sandbox was lost, or tells of it soon. One from before the command, or long ago,
+/// has nothing to do with it.
+async fn oom_followed(environment: &Environment, started_at: Instant) -> bool {
+    let recent =
+        Instant::now().checked_sub(OOM_EVENT_AGE_MAX).map_or(started_at, |recent| recent.max(started_at));
     let mut events = environment.oom_events.subscribe();
-    let told = events.wait_for(|count| *count > before);
+    let told = events.wait_for(|told| told.last_at.is_some_and(|at| at >= recent));
     tokio::time::timeout(OOM_EVENT_DEADLINE, told).await.is_ok_and(|told| told.is_ok())
 }

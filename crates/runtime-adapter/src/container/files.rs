@@ -55,7 +55,7 @@ impl FilesChannel {
     /// the container's start is part of it.
     ///
     /// # Errors
-    /// What the client said when it ended first; `Other` for another protocol version.
+    /// What the client said when it ended first; `GuestVersion` for another protocol version.
     pub(super) async fn run(cli: &Cli, arguments: Vec<String>) -> Result<Arc<Self>, CliError> {
         let (piped, _turn) = cli.open_in_turn(arguments).await?;
         let channel = Self::over(piped)?;

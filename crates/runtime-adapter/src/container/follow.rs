@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use events::event::command::{Evidence, KillReason, Usage};
 use guest::protocol::CREDIT_WINDOW_BYTES;
-use guest::protocol::spawn::{COUNTER_INTERVAL_MS, CounterSource, Counters, Exited, Output, StartCommand};
+use guest::protocol::spawn::{
+    COUNTER_INTERVAL_MS, CounterSource, Counters, ExitStatus, Exited, Output, StartCommand,
+};
 
 use super::environment::Environment;
 use super::files::FilesChannel;
@@ -110,6 +112,7 @@ impl Followed {
     pub(super) fn usage(&self) -> Usage {
         let has_cgroup = self.channel.counter_source() != CounterSource::None;
         match self.exited {
+            Some(Exited { status: ExitStatus::Lost, .. }) => Usage::default(),
             Some(exited) => Usage {
                 cpu_ms: Some(if has_cgroup { exited.cgroup_cpu_ms } else { exited.cpu_ms }),
                 peak_memory_bytes: Some(exited.max_rss_bytes),
@@ -301,7 +304,7 @@ impl Followed {
         if oom_kills > 0 {
             let evidence = memory_evidence(
                 limits.memory_bytes,
-                counters.memory_peak_bytes,
+                Some(counters.memory_peak_bytes),
                 oom_kills,
                 source(self.channel.counter_source()),
             );
@@ -332,10 +335,15 @@ impl Followed {
 }
 
 /// What proves a MEMORY kill.
-pub(super) fn memory_evidence(limit_bytes: u64, peak_bytes: u64, oom_kills: u64, source: &str) -> Evidence {
+pub(super) fn memory_evidence(
+    limit_bytes: u64,
+    peak_bytes: Option<u64>,
+    oom_kills: u64,
+    source: &str,
+) -> Evidence {
     Evidence {
         limit_bytes: Some(limit_bytes),
-        peak_bytes: Some(peak_bytes),
+        peak_bytes,
         oom_kills: Some(oom_kills),
         source: Some(source.to_owned()),
         ..Evidence::default()

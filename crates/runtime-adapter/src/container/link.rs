@@ -12,13 +12,16 @@ use guest::protocol::{
 };
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStderr, ChildStdout};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::MissedTickBehavior;
 
 use super::cli::Piped;
 use super::cli_error::CliError;
 use super::outgoing::Outgoing;
 use crate::supervise::{Task, task};
+
+/// After the word that the channel has ended, its frames may come until none has come for so long, in milliseconds.
+const LAST_FRAMES_MS: u64 = 50;
 
 /// How much is read at once, at least.
 const READ_BYTES: usize = 64 * 1024;
@@ -89,10 +92,13 @@ impl<Out: Heartbeat + Send + 'static> Link<Out> {
         let client = Arc::new(Mutex::new(child));
         let (ended, said) = watch::channel(None);
         let tasks = [
-            task("channel heartbeat", keep_alive::<Out, In>(Arc::clone(&outgoing), inbox, pulse)),
+            task(
+                "channel heartbeat",
+                keep_alive::<Out, In>(Arc::clone(&outgoing), inbox, Arc::clone(&pulse)),
+            ),
             task("channel reader", reader),
             task("channel writer", async move { writer.write_rest().await }),
-            task("channel stderr", listen(stderr, Arc::downgrade(&client), ended)),
+            task("channel stderr", listen(stderr, Arc::downgrade(&client), ended, Arc::clone(&pulse))),
         ];
         Ok(Self { outgoing, _tasks: tasks, _client: client, said, _frames: PhantomData })
     }
@@ -151,14 +157,29 @@ impl Pulse {
 
 /// Listens to the client, and to the guest's init through it. When that says that the channel has ended, so must the client:
 /// what it has brought until then is still read.
-async fn listen(stderr: ChildStderr, client: Weak<Mutex<Child>>, ended: watch::Sender<Option<CliError>>) {
-    let end = || {
+async fn listen(
+    stderr: ChildStderr,
+    client: Weak<Mutex<Child>>,
+    ended: watch::Sender<Option<CliError>>,
+    pulse: Arc<Pulse>,
+) {
+    let heard = Notify::new();
+    let mut saying = std::pin::pin!(super::cli::spoken(stderr, CHANNEL_ENDED, || heard.notify_one()));
+    let end = async {
+        heard.notified().await;
+        // The two streams come by different ways: what was written before may still be on its own.
+        while pulse.silent_ms().is_some_and(|silent_ms| silent_ms < LAST_FRAMES_MS) {
+            tokio::time::sleep(Duration::from_millis(LAST_FRAMES_MS)).await;
+        }
         if let Some(client) = client.upgrade() {
             // It may be ending by itself.
             let _ = client.lock().unwrap_or_else(PoisonError::into_inner).start_kill();
         }
     };
-    let said = super::cli::spoken(stderr, CHANNEL_ENDED, end).await;
+    let said = tokio::select! {
+        said = &mut saying => said,
+        () = end => saying.await,
+    };
     ended.send_replace(Some(said));
 }
 

@@ -153,7 +153,7 @@ impl ContainerAdapter {
     /// The id of the image that a reference names now.
     ///
     /// # Errors
-    /// `Rejected` (`unknown_image`), or `Unavailable`.
+    /// `Rejected` (`unknown_image`, `guest_version`), or `Unavailable`.
     pub async fn resolve_image(&self, reference: &str) -> Result<ImageDigest, PortError> {
         self.inner.engine.image_id(reference).await.map_err(CliError::to_port)
     }
@@ -231,7 +231,7 @@ impl ExecutionEnvironment for ContainerAdapter {
         to_end_here("command", run).await.unwrap_or(Err(ExecuteError::Port(INTERNAL)))
     }
 
-    async fn admit(&self, handle: &EnvironmentHandle) -> Result<(), PortError> {
+    async fn check_room(&self, handle: &EnvironmentHandle) -> Result<(), PortError> {
         // What else may be wrong with it, its execution says.
         let Ok(environment) = self.inner.admitted(handle) else { return Ok(()) };
         environment.check_disk().await

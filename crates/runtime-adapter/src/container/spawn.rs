@@ -82,7 +82,7 @@ impl SpawnChannel {
     /// container's start is part of it.
     ///
     /// # Errors
-    /// What the client said when it ended first; `Other` for another protocol version.
+    /// What the client said when it ended first; `GuestVersion` for another protocol version.
     pub(super) async fn run(cli: &Cli, arguments: Vec<String>) -> Result<Self, CliError> {
         let (piped, _turn) = cli.open_in_turn(arguments).await?;
         let channel = Self::over(piped)?;
@@ -225,6 +225,11 @@ impl SpawnChannel {
     /// Tells every command on the channel why; the first reason counts.
     pub(super) fn set_stop(&self, stop: Stop) {
         let _ = self.stop.set(stop);
+    }
+
+    /// It has ended, or is about to: nothing may begin on it.
+    pub(super) fn is_over(&self) -> bool {
+        self.stop().is_some() || self.end().is_some()
     }
 
     /// No command runs on it.

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use events::ids::EnvironmentId;
 use serde::Deserialize;
@@ -66,7 +66,10 @@ fn told(inner: &Inner, line: &str) {
     let environment = id.and_then(|id| inner.environments().get(&id).map(Arc::clone));
     let Some(environment) = environment else { return };
     match (event.action.as_str(), attribute(labels::ROLE)) {
-        ("oom", Some("sandbox")) => environment.oom_events.send_modify(|count| *count += 1),
+        ("oom", Some("sandbox")) => environment.oom_events.send_modify(|told| {
+            told.kills += 1;
+            told.last_at = Some(Instant::now());
+        }),
         ("die", Some("sandbox")) if !environment.stopped_by_us.load(Ordering::SeqCst) => {
             crate::supervise::detached("dead sandbox", async move { sandbox_died(&environment).await });
         }

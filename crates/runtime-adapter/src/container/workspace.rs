@@ -143,10 +143,17 @@ impl Workspace for ContainerAdapter {
         let (environment, mut exchange) = self
             .request(handle, deadline, |id| Request::Write { id, path: name, max_bytes, create_only: false })
             .await?;
-        let (outcome, usage) = within(deadline, send(&mut exchange, bytes, max_bytes)).await?;
-        environment.update_usage(usage);
-        environment.writers().wrote(path.as_bytes());
-        Ok(outcome)
+        let writing = environment.writing(path.as_bytes());
+        let sent = within(deadline, send(&mut exchange, bytes, max_bytes)).await;
+        match &sent {
+            Ok((_, usage)) => {
+                environment.update_usage(*usage);
+                writing.settle(true);
+            }
+            Err(WorkspaceError::Port(_) | WorkspaceError::DeadlineExceeded) => drop(writing),
+            Err(_) => writing.settle(false),
+        }
+        sent.map(|(outcome, _)| outcome)
     }
 
     async fn list(
@@ -259,7 +266,11 @@ fn described(environment: &Environment, entry: Entry) -> WorkspaceEntry {
     };
     let is_file = kind == WorkspaceEntryKind::File;
     WorkspaceEntry {
-        provenance: if is_file { environment.writers().of(&entry.path) } else { Provenance::Unknown },
+        provenance: if is_file {
+            environment.writers().of(&entry.path, environment.code_runs())
+        } else {
+            Provenance::Unknown
+        },
         kind,
         size_bytes: if is_file { entry.size_bytes } else { 0 },
         modified_at: Timestamp::try_from_unix_micros(entry.mtime_us).ok(),

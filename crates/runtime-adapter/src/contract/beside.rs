@@ -1,13 +1,13 @@
 //! Memory that runs out while commands run beside each other: whose end that is, and whose not.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use events::event::command::KillReason;
 use events::spec::Mechanism;
 
+use super::kills::client_cancel;
 use super::subject::{Call, RecordingSink, Subject};
-use crate::ports::{EnvironmentHandle, ExecutionResult};
+use crate::ports::{EnvironmentHandle, ExecuteError, ExecutionResult};
 
 const MIB: u64 = 1 << 20;
 const ALLOCATOR: &str = "exec python3 -c 'x = bytearray(1 << 30)'";
@@ -25,10 +25,13 @@ async fn beside(
     script: Call,
 ) -> (ExecutionResult, ExecutionResult) {
     let sink = Arc::new(RecordingSink::default());
-    let innocent = Call::sh("echo up; sleep 3; echo done").background().sink(&sink).timeout_ms(60_000);
+    let wait = "echo up; while ! [ -e go ]; do sleep 0.1; done; echo done";
+    let innocent = Call::sh(wait).background().sink(&sink).timeout_ms(60_000);
     let other = async {
         sink.shows("up").await;
-        subject.run(handle, script).await.expect("a result")
+        let result = subject.run(handle, script).await.expect("a result");
+        subject.write(handle, "go", b"").await.expect("written");
+        result
     };
     let (innocent, other) = tokio::join!(subject.run(handle, innocent), other);
     (innocent.expect("a result"), other)
@@ -62,20 +65,31 @@ pub async fn a_start_that_is_refused_is_nobody_elses(subject: &Subject) {
     let mut spec = subject.spec();
     spec.limits.pids_max = 16;
     let handle = subject.adapter.execution.provision(spec).await.expect("provisioned");
+    subject.write(&handle, "up", b"up\n").await.expect("written");
     // In gVisor our own processes are not counted, and who stays at the limit is PIDS: fewer, then.
-    let count = if subject.mechanism == Mechanism::Gvisor { 12 } else { 24_u64 };
-    let sleepers = (0..count).map(|number| {
-        let handle = &handle;
-        async move {
-            // One after the other, each while the earlier ones run.
-            tokio::time::sleep(Duration::from_millis(200 * number)).await;
-            let call = Call::argv(&["sleep", "8"]).background().timeout_ms(60_000);
-            subject.run(handle, call).await.expect("a result")
+    let count = if subject.mechanism == Mechanism::Gvisor { 12 } else { 24 };
+    let mut running = Vec::new();
+    let mut refused = 0;
+    for _ in 0..count {
+        let sink = Arc::new(RecordingSink::default());
+        let call = Call::argv(&["tail", "-n", "+1", "-f", "up"]).background().sink(&sink).timeout_ms(60_000);
+        let cancel = call.cancel_handle();
+        let mut command = Box::pin(subject.run(&handle, call));
+        // Each begins while the earlier ones run, and has begun or was refused before the next one.
+        tokio::select! {
+            () = sink.shows("up") => running.push((command, cancel)),
+            ended = &mut command => {
+                assert_eq!(ended.expect("a result").exit_code, Some(126));
+                refused += 1;
+            }
         }
-    });
-    for result in futures::future::join_all(sleepers).await {
-        assert_eq!(result.killed_by, None, "{result:?}");
-        assert!(matches!(result.exit_code, Some(0 | 126)), "{result:?}");
+    }
+    assert_eq!(refused > 0, subject.mechanism != Mechanism::Gvisor, "{refused}");
+    for (command, cancel) in running {
+        cancel.cancel(client_cancel());
+        let ended = command.await;
+        let Err(ExecuteError::Cancelled { partial }) = ended else { panic!("{ended:?}") };
+        assert_eq!(partial.stdout.head, b"up\n");
     }
 }
 

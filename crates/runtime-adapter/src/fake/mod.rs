@@ -174,7 +174,7 @@ impl ExecutionEnvironment for FakeAdapter {
         to_end("command", run).await.unwrap_or(Err(internal.into()))
     }
 
-    async fn admit(&self, _handle: &EnvironmentHandle) -> Result<(), PortError> {
+    async fn check_room(&self, _handle: &EnvironmentHandle) -> Result<(), PortError> {
         self.faults.check_disk()
     }
 

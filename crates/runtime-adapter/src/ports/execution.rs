@@ -211,7 +211,7 @@ pub enum ExecuteError {
 /// Sandboxes. Every call is bounded in time (decision D15).
 #[async_trait]
 pub trait ExecutionEnvironment: Send + Sync {
-    /// Makes an environment, where [`ExecutionEnvironment::admit`] would let work begin. On failure nothing is left, or what is left is listed by the inventory.
+    /// Makes an environment, where [`ExecutionEnvironment::check_room`] would let work begin. On failure nothing is left, or what is left is listed by the inventory.
     async fn provision(&self, spec: EnvironmentSpec) -> Result<EnvironmentHandle, PortError>;
 
     /// Takes over an environment after a restart of the service: stops and starts its sandbox, reopens the channels,
@@ -231,7 +231,7 @@ pub trait ExecutionEnvironment: Send + Sync {
 
     /// Whether new work may begin in the environment: `Unavailable` (`disk_reserve`) while the runtime's disk has less room than
     /// is kept for outcomes, kills and removals, which go on. Says nothing of the environment itself.
-    async fn admit(&self, handle: &EnvironmentHandle) -> Result<(), PortError>;
+    async fn check_room(&self, handle: &EnvironmentHandle) -> Result<(), PortError>;
 
     /// Removes everything of the environment; gone is success. Works for ids that this process never saw.
     async fn destroy(&self, environment_id: EnvironmentId) -> Result<(), PortError>;

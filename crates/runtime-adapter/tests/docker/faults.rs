@@ -211,7 +211,7 @@ pub(crate) async fn below_the_disk_reserve_nothing_new_begins(on: Mechanism) {
     check(super::subject_and_next(on, |_| {}, more_than_any_disk).await, async |subject: &Subject| {
         let spec = subject.spec();
         let roomy = subject.adapter.execution.provision(spec.clone()).await.expect("an environment");
-        assert_eq!(subject.adapter.execution.admit(&roomy).await, Ok(()));
+        assert_eq!(subject.adapter.execution.check_room(&roomy).await, Ok(()));
         subject.write(&roomy, "kept", b"x").await.expect("room");
 
         let next = (subject.restart)().await;
@@ -219,7 +219,7 @@ pub(crate) async fn below_the_disk_reserve_nothing_new_begins(on: Mechanism) {
         let entry = next.workspace.stat(&handle, &path_of("kept")).await.expect("described");
         assert_eq!(entry.provenance, Provenance::Unknown, "whoever knew is gone");
         let full = PortError::Unavailable { code: "disk_reserve", effect_possible: false };
-        assert_eq!(next.execution.admit(&handle).await, Err(full.clone()));
+        assert_eq!(next.execution.check_room(&handle).await, Err(full.clone()));
         assert_eq!(next.execution.provision(subject.spec()).await, Err(full.clone()));
         let objects = next.inventory.list().await.expect("listed");
         assert!(

@@ -196,9 +196,6 @@ impl Execution {
 
     async fn accept_once(&self, plan: &Plan) -> Result<(Accepted, Option<Running<'_>>), ServiceError> {
         let environment = self.shared.environments.ensure(plan.run, plan.lease_id).await?;
-        self.shared.environments.ports().execution.admit(&environment.handle).await.map_err(|error| {
-            ServiceError::EnvironmentUnavailable { reason_code: reason_code(&error).to_owned() }
-        })?;
         let digest = plan.key.as_ref().map(|key| key.digest);
         let mut entry =
             match self.shared.actives.enter(plan.command_id, environment.handle.environment_id, digest) {
@@ -206,6 +203,9 @@ impl Execution {
                 Err(Taken::OtherRequest) => return Err(ServiceError::IdempotencyKeyReused),
                 Err(Taken::SameRequest) => return Ok((self.same_request(plan).await?, None)),
             };
+        self.shared.environments.ports().execution.check_room(&environment.handle).await.map_err(
+            |error| ServiceError::EnvironmentUnavailable { reason_code: reason_code(&error).to_owned() },
+        )?;
         let place = if plan.checked.request.background {
             None
         } else {
