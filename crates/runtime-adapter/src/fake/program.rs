@@ -146,7 +146,7 @@ impl Process<'_> {
         if !stdout.is_empty() {
             self.write(&statement.stdout, stdout)?;
         }
-        self.check_room()?;
+        self.admit()?;
         match outcome {
             Ok(code) => Ok(code),
             Err(Failure::Stop(stop)) => Err(stop),
@@ -158,7 +158,7 @@ impl Process<'_> {
     }
 
     /// What a monitor would see.
-    fn check_room(&self) -> Result<(), Stop> {
+    fn admit(&self) -> Result<(), Stop> {
         let used = self.shared.tree().used();
         let is_over = self.allowance.excess(Some(used), Duration::ZERO).is_some();
         if is_over { Err(Stop::Limit(KillReason::Disk)) } else { Ok(()) }

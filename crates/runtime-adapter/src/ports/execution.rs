@@ -211,7 +211,8 @@ pub enum ExecuteError {
 /// Sandboxes. Every call is bounded in time (decision D15).
 #[async_trait]
 pub trait ExecutionEnvironment: Send + Sync {
-    /// Makes an environment, where [`ExecutionEnvironment::check_room`] would let work begin. On failure nothing is left, or what is left is listed by the inventory.
+    /// Makes an environment, where [`ExecutionEnvironment::check_room`] would let work begin. On failure nothing is left, or what
+    /// is left is listed by the inventory.
     async fn provision(&self, spec: EnvironmentSpec) -> Result<EnvironmentHandle, PortError>;
 
     /// Takes over an environment after a restart of the service: stops and starts its sandbox, reopens the channels,

@@ -27,7 +27,7 @@ impl App {
         request: CommandRequest,
         wait: Duration,
     ) -> Result<CommandRow, ServiceError> {
-        self.check_room(ctx, Scope::Run)?;
+        self.admit(ctx, Scope::Run)?;
         let deadline = Instant::now() + wait;
         let tenant = ctx.principal.tenant;
         let run = self.parts.reads.run_of_lease(tenant, lease_id).await?;

@@ -17,7 +17,7 @@ impl App {
         lease_id: LeaseId,
         path: &[u8],
     ) -> Result<ReadFile, ServiceError> {
-        self.check_room(ctx, Scope::Files)?;
+        self.admit(ctx, Scope::Files)?;
         let run = self.parts.reads.run_of_lease(ctx.principal.tenant, lease_id).await?;
         self.parts.workspace.read(run, lease_id, path).await
     }
@@ -33,7 +33,7 @@ impl App {
         path: &[u8],
         body: ByteStream,
     ) -> Result<FileWrite, ServiceError> {
-        self.check_room(ctx, Scope::Files)?;
+        self.admit(ctx, Scope::Files)?;
         let run = self.parts.reads.run_of_lease(ctx.principal.tenant, lease_id).await?;
         self.parts.workspace.write(run, lease_id, path, &ctx.principal.actor, body).await
     }
@@ -48,7 +48,7 @@ impl App {
         lease_id: LeaseId,
         path: &[u8],
     ) -> Result<Position, ServiceError> {
-        self.check_room(ctx, Scope::Files)?;
+        self.admit(ctx, Scope::Files)?;
         let run = self.parts.reads.run_of_lease(ctx.principal.tenant, lease_id).await?;
         self.parts.workspace.remove(run, lease_id, path, &ctx.principal.actor).await
     }
@@ -63,7 +63,7 @@ impl App {
         lease_id: LeaseId,
         request: ListFiles,
     ) -> Result<ListPage, ServiceError> {
-        self.check_room(ctx, Scope::Files)?;
+        self.admit(ctx, Scope::Files)?;
         let run = self.parts.reads.run_of_lease(ctx.principal.tenant, lease_id).await?;
         self.parts.workspace.list(run, lease_id, request).await
     }
@@ -78,7 +78,7 @@ impl App {
         lease_id: LeaseId,
         path: &[u8],
     ) -> Result<WorkspaceEntry, ServiceError> {
-        self.check_room(ctx, Scope::Files)?;
+        self.admit(ctx, Scope::Files)?;
         let run = self.parts.reads.run_of_lease(ctx.principal.tenant, lease_id).await?;
         self.parts.workspace.stat(run, lease_id, path).await
     }

@@ -26,7 +26,7 @@ impl App {
         run_id: RunId,
         request: AcquireRequest,
     ) -> Result<Lease, ServiceError> {
-        self.check_room(ctx, Scope::Run)?;
+        self.admit(ctx, Scope::Run)?;
         let tenant = ctx.principal.tenant;
         let run = RunRef { tenant, run_id };
         let key = request_key(ctx);
@@ -84,7 +84,7 @@ impl App {
         lease_id: LeaseId,
         ttl_ms: u64,
     ) -> Result<Lease, ServiceError> {
-        self.check_room(ctx, Scope::Run)?;
+        self.admit(ctx, Scope::Run)?;
         self.change_lease(ctx, lease_id, RunCommand::RenewLease { lease_id, ttl_ms }).await
     }
 

@@ -148,7 +148,7 @@ impl App {
     }
 
     /// New work needs its scope and a service that does not stop.
-    fn check_room(&self, ctx: &RequestCtx, scope: Scope) -> Result<(), ServiceError> {
+    fn admit(&self, ctx: &RequestCtx, scope: Scope) -> Result<(), ServiceError> {
         permit(ctx, scope)?;
         if !*self.parts.owner.borrow() {
             return Err(ServiceError::Unavailable { reason_code: "node_not_owned" });
