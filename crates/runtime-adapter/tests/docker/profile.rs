@@ -53,6 +53,7 @@ fn common(container: &Value) {
             "leasehold.log_epoch",
             "leasehold.node",
             "leasehold.profile",
+            "leasehold.protocol",
             "leasehold.role",
         ]
     );
