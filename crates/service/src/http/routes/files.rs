@@ -92,7 +92,7 @@ pub(in crate::http) async fn read_file(
 async fn begun(
     bytes: ByteStream,
 ) -> Result<impl Stream<Item = Result<Bytes, WorkspaceError>>, WorkspaceError> {
-    let mut bytes = Box::pin(held_back(bytes));
+    let mut bytes = Box::pin(held_back(bytes).fuse());
     let first = bytes.next().await.transpose()?;
     Ok(futures::stream::iter(first.map(Ok)).chain(bytes))
 }
