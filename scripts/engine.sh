@@ -71,6 +71,8 @@ spawn_dockerd() { # directories of its PATH
       if ((fd > 2)); then eval "exec $fd>&-"; fi
     done
     cd /
+    # As many open files as a service manager would give it: gVisor holds one for each entry of a tree that it knows.
+    ulimit -n "$(cat /proc/sys/fs/nr_open)" 2>/dev/null || true
     echo $$ >"$1"
     exec dockerd >>"$2" 2>&1 </dev/null' leasehold "$DOCKERD_PID" "$DOCKERD_LOG" </dev/null >/dev/null 2>&1
 }
