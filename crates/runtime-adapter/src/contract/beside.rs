@@ -68,29 +68,46 @@ pub async fn a_start_that_is_refused_is_nobody_elses(subject: &Subject) {
     subject.write(&handle, "up", b"up\n").await.expect("written");
     // In gVisor our own processes are not counted, and who stays at the limit is PIDS: fewer, then.
     let count = if subject.mechanism == Mechanism::Gvisor { 12 } else { 24 };
-    let mut running = Vec::new();
-    let mut refused = 0;
-    for _ in 0..count {
+    // Each begins while the earlier ones run, and has begun or was refused before the next one.
+    let (turn, settled) = (tokio::sync::Mutex::new(()), tokio::sync::watch::Sender::new(0));
+    let one = async || {
+        let my_turn = turn.lock().await;
         let sink = Arc::new(RecordingSink::default());
         let call = Call::argv(&["tail", "-n", "+1", "-f", "up"]).background().sink(&sink).timeout_ms(60_000);
         let cancel = call.cancel_handle();
-        let mut command = Box::pin(subject.run(&handle, call));
-        // Each begins while the earlier ones run, and has begun or was refused before the next one.
+        let end_together = async {
+            sink.shows("up").await;
+            settled.send_modify(|settled| *settled += 1);
+            drop(my_turn);
+            settled.subscribe().wait_for(|settled| *settled == count).await.expect("all of them");
+            cancel.cancel(client_cancel());
+            std::future::pending::<()>().await;
+        };
         tokio::select! {
-            () = sink.shows("up") => running.push((command, cancel)),
-            ended = &mut command => {
-                assert_eq!(ended.expect("a result").exit_code, Some(126));
+            ended = subject.run(&handle, call) => ended,
+            () = end_together => unreachable!(),
+        }
+    };
+    let ended = futures::future::join_all((0..count).map(|_| async {
+        let ended = one().await;
+        if ended.is_ok() {
+            settled.send_modify(|settled| *settled += 1);
+        }
+        ended
+    }))
+    .await;
+    let mut refused = 0;
+    for ended in ended {
+        match ended {
+            Ok(result) => {
+                assert_eq!((result.exit_code, result.killed_by), (Some(126), None), "{result:?}");
                 refused += 1;
             }
+            Err(ExecuteError::Cancelled { partial }) => assert_eq!(partial.stdout.head, b"up\n"),
+            Err(error) => panic!("{error:?}"),
         }
     }
     assert_eq!(refused > 0, subject.mechanism != Mechanism::Gvisor, "{refused}");
-    for (command, cancel) in running {
-        cancel.cancel(client_cancel());
-        let ended = command.await;
-        let Err(ExecuteError::Cancelled { partial }) = ended else { panic!("{ended:?}") };
-        assert_eq!(partial.stdout.head, b"up\n");
-    }
 }
 
 /// A program that is no larger than our own processes, and has given up its rank, is MEMORY whomever the kernel ends.
