@@ -52,17 +52,21 @@ async fn many_deep_and_hidden_trees_are_looked_at_in_bounded_time(mechanism: Mec
     assert_eq!(page["items"].as_array().map(Vec::len), Some(1000));
     case.answers(&sandbox).await;
 
-    // 25,000 directories in each other, made step by step, as no path can name them: deeper than some engines may open files.
-    // gVisor keeps each of them open. Where it may not, its own control is lost as well, which is no matter of the tree:
-    // there the tree is as deep as every engine allows.
+    // 25,000 directories in each other, made step by step, as no path can name them: deeper than most engines may open files.
     let sandbox = case.sandbox().await;
-    let levels = if mechanism == Mechanism::Docker { 25_000 } else { 15_000 };
-    let deep = format!("for n in range({levels}):\n    os.mkdir('d'); os.chdir('d')");
-    let made = case.run(&sandbox, &python(&deep)).await;
-    assert_eq!((&made["exit_code"], &made["killed_by"]), (&json!(0), &Value::Null), "{made}");
+    let deep = "for n in range(25_000):\n    os.mkdir('d'); os.chdir('d')";
+    let made = case.run(&sandbox, &python(deep)).await;
+    assert_eq!((&made["state"], &made["killed_by"]), (&json!("finished"), &Value::Null), "{made}");
     let (status, page) = case.service.get(&sandbox.files("?limit=10")).await;
     assert_eq!((status, paths(&page["items"])), (200, vec![b"d".to_vec()]), "{page}");
-    case.answers(&sandbox).await;
+    if mechanism == Mechanism::Docker {
+        assert_eq!(made["exit_code"], 0, "{made}");
+        case.answers(&sandbox).await;
+    } else {
+        // This kernel keeps each of them open: the program meets its limit, and the sandbox may have no file left to start
+        // another one from. That is its own loss; it is released below like any other.
+        assert!([json!(0), json!(1)].contains(&made["exit_code"]), "{made}");
+    }
 
     // Modes that hide from their owner hide from nobody else.
     let sandbox = case.sandbox().await;

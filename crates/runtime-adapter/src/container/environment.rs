@@ -223,7 +223,7 @@ impl Environment {
     }
 
     /// Opens the channel into the running sandbox.
-    async fn open_sandbox(&self) -> Result<Arc<SpawnChannel>, PortError> {
+    pub(super) async fn open_sandbox(&self) -> Result<Arc<SpawnChannel>, PortError> {
         let opened = SpawnChannel::open(&self.engine.cli, &self.sandbox_name).await;
         opened.map(Arc::new).map_err(|error| self.sandbox_error(error))
     }

@@ -2,7 +2,7 @@
 //!
 //! Making: both containers beside each other (each says what the volume is like, so the engine makes it for whichever comes
 //! first, without a call of its own); the client that makes and starts a container stays attached to it and carries its first
-//! channel. Then the nonce is compared as the sandbox sees it. A failure at any step
+//! channel, but for a gVisor sandbox, whose channel is an exec. Then the nonce is compared as the sandbox sees it. A failure at any step
 //! removes what was made; what cannot be removed is found by its labels later.
 
 use std::sync::Arc;
@@ -107,6 +107,11 @@ impl Inner {
             let (limits, image) = (&spec.limits, &spec.image_digest);
             let arguments =
                 profile::sandbox(&self.config, &self.private, limits, image, name, volume, labels);
+            if !profile::sandbox_is_attached(self.config.mechanism) {
+                self.engine.cli.run(arguments).await.map_err(CliError::to_port)?;
+                crash_points.reach("after_sandbox");
+                return environment.open_sandbox().await;
+            }
             let channel = SpawnChannel::run(&self.engine.cli, arguments).await.map_err(CliError::to_port)?;
             crash_points.reach("after_sandbox");
             Ok(Arc::new(channel))

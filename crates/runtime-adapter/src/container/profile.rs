@@ -93,7 +93,17 @@ fn host_pids(pids_max: u64) -> u64 {
 
 /// The client that starts a container keeps its standard streams: they are its first channel. The engine closes the container's
 /// input when that client is gone.
-const ATTACHED: [&str; 2] = ["--interactive", "--sig-proxy=false"];
+const ATTACHED: &[&str] = &["--interactive", "--sig-proxy=false"];
+
+/// A client that ends when the container runs: its first channel is an exec, as every later one.
+const DETACHED: &[&str] = &["--detach"];
+
+/// Whether a sandbox's own streams carry its first channel. Not under gVisor: control of a sandbox there needs descriptors that
+/// code can use up. An exec gives its own back when the channel closes, so a kill finds some; a container's own streams stay
+/// open as long as it runs (decision 0012).
+pub(super) fn sandbox_is_attached(mechanism: Mechanism) -> bool {
+    mechanism != Mechanism::Gvisor
+}
 
 /// The guest's command as PID 1, which says what the first channel leads to.
 const INIT_SANDBOX: [&str; 2] = ["init", "sandbox"];
@@ -102,14 +112,15 @@ const INIT_FILES: [&str; 2] = ["init", "files"];
 /// What both containers have in common: no right that is not named, nothing writable that is not mounted, no network, no log
 /// driver, nothing restarted behind our back.
 fn common(
+    client: &[&str],
     name: &str,
     seccomp: &Path,
     volume: &WorkspaceVolume,
     pids_max: u64,
     memory_bytes: u64,
 ) -> Vec<String> {
-    let mut arguments: Vec<String> =
-        ["run", ATTACHED[0], ATTACHED[1], "--pull", "never", "--user", "0:0"].map(Into::into).into();
+    let words = ["run"].iter().chain(client).chain(&["--pull", "never", "--user", "0:0"]);
+    let mut arguments: Vec<String> = words.map(|word| (*word).to_owned()).collect();
     let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
     add("--name", name.to_owned());
     add("--cap-drop", "ALL".to_owned());
@@ -149,7 +160,9 @@ pub(super) fn sandbox(
 ) -> Vec<String> {
     let is_gvisor = config.mechanism == Mechanism::Gvisor;
     let pids_max = if is_gvisor { host_pids(limits.pids_max) } else { limits.pids_max };
-    let mut arguments = common(name, &private.sandbox_seccomp(), volume, pids_max, limits.memory_bytes);
+    let client = if sandbox_is_attached(config.mechanism) { ATTACHED } else { DETACHED };
+    let (seccomp, memory_bytes) = (private.sandbox_seccomp(), limits.memory_bytes);
+    let mut arguments = common(client, name, &seccomp, volume, pids_max, memory_bytes);
     let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
     if is_gvisor {
         add("--runtime", config.gvisor_runtime.clone());
@@ -200,7 +213,8 @@ pub(super) fn files(
     volume: &WorkspaceVolume,
     labels: Vec<String>,
 ) -> Vec<String> {
-    let mut arguments = common(name, &private.files_seccomp(), volume, FILES_PIDS_MAX, memory_bytes);
+    let seccomp = private.files_seccomp();
+    let mut arguments = common(ATTACHED, name, &seccomp, volume, FILES_PIDS_MAX, memory_bytes);
     let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
     for capability in ["DAC_OVERRIDE", "CHOWN", "FOWNER"] {
         add("--cap-add", capability.to_owned());

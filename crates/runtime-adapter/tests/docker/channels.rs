@@ -1,4 +1,5 @@
-//! Which process carries a channel: the client that starts a container at first, an exec of the engine's from then on.
+//! Which process carries a channel: the client that starts a container at first (not a gVisor sandbox), an exec of the engine's
+//! from then on.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -32,6 +33,15 @@ fn clients(verb: &str, id: EnvironmentId) -> Vec<Pid> {
         .filter(|entry| is_client(&entry.path()))
         .filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
         .collect()
+}
+
+/// The clients that carry a new environment's two channels: `(run, exec)`.
+fn first_clients(on: Mechanism) -> (usize, usize) {
+    if on == Mechanism::Gvisor { (1, 1) } else { (2, 0) }
+}
+
+fn all_clients(id: EnvironmentId) -> Vec<Pid> {
+    ["run", "exec"].iter().flat_map(|verb| clients(verb, id)).collect()
 }
 
 async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
@@ -70,8 +80,9 @@ pub(crate) async fn the_first_channel_is_the_containers_own(on: Mechanism) {
         let id = handle.environment_id;
         assert_eq!(subject.sh(&handle, "echo on | tee f").await.stdout.head, b"on\n");
         assert_eq!(subject.read(&handle, "f").await.expect("read"), b"on\n");
-        assert_eq!((execs(&sandbox(id)).await, execs(&files(id)).await), (0, 0));
-        assert_eq!((clients("run", id).len(), clients("exec", id).len()), (2, 0));
+        let expected = first_clients(on);
+        assert_eq!((execs(&sandbox(id)).await, execs(&files(id)).await), (expected.1, 0));
+        assert_eq!((clients("run", id).len(), clients("exec", id).len()), expected);
 
         // A kill starts the container again, without a client: its next channel is an exec.
         let killed = subject.run(&handle, Call::sh("sleep 60").timeout_ms(100)).await.expect("a result");
@@ -81,10 +92,7 @@ pub(crate) async fn the_first_channel_is_the_containers_own(on: Mechanism) {
         assert_eq!((clients("run", id).len(), clients("exec", id).len()), (1, 1));
 
         subject.adapter.execution.destroy(id).await.expect("destroyed");
-        eventually("their clients' end", async || {
-            clients("run", id).is_empty() && clients("exec", id).is_empty()
-        })
-        .await;
+        eventually("their clients' end", async || all_clients(id).is_empty()).await;
     })
     .await;
 }
@@ -97,7 +105,7 @@ pub(crate) async fn a_lost_client_ends_the_channel_and_not_the_container(on: Mec
         assert_eq!(subject.sh(&handle, "echo kept > f").await.exit_code, Some(0));
         let (sandbox, files) = (sandbox(id), files(id));
         let before = (started_at(&sandbox).await, started_at(&files).await);
-        for client in clients("run", id) {
+        for client in all_clients(id) {
             kill_process(client, Signal::KILL).expect("it runs");
         }
         eventually("the end of spawn", async || trusted(&sandbox).await == ["init sandbox"]).await;
@@ -121,7 +129,7 @@ pub(crate) async fn a_client_lost_under_a_command_is_told(on: Mechanism) {
         let handle = subject.environment().await;
         let id = handle.environment_id;
         let accident = async || {
-            let all = clients("run", id);
+            let all = all_clients(id);
             let name = sandbox(id);
             let of_sandbox = |pid: &&Pid| {
                 let line = std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero()));
@@ -144,7 +152,7 @@ pub(crate) async fn a_container_started_without_a_client_starts_no_spawn(on: Mec
         let handle = subject.environment().await;
         let name = sandbox(handle.environment_id);
         docker(&["kill", &name]).await;
-        eventually("its client's end", async || clients("run", handle.environment_id).len() == 1).await;
+        eventually("its client's end", async || all_clients(handle.environment_id).len() == 1).await;
         docker(&["start", &name]).await;
         assert_eq!(trusted(&name).await, ["init sandbox"]);
         assert_eq!(execs(&name).await, 0);
@@ -164,7 +172,7 @@ pub(crate) async fn a_provision_that_fails_leaves_no_client(on: Mechanism) {
         let refused = subject.adapter.execution.provision(spec).await;
         let code = "engine_error";
         assert_eq!(refused, Err(PortError::Unavailable { code, effect_possible: true }));
-        eventually("its clients' end", async || clients("run", id).is_empty()).await;
+        eventually("its clients' end", async || all_clients(id).is_empty()).await;
     })
     .await;
 }
@@ -179,7 +187,7 @@ pub(crate) async fn a_provision_over_its_budget_leaves_nothing(on: Mechanism) {
         let late = subject.adapter.execution.provision(spec).await;
         let code = "provision_timeout";
         assert_eq!(late, Err(PortError::Unavailable { code, effect_possible: true }));
-        eventually("its clients' end", async || clients("run", id).is_empty()).await;
+        eventually("its clients' end", async || all_clients(id).is_empty()).await;
         // What the engine was still at when its client was killed appears later, as something of this environment's.
         eventually("nothing of it", async || {
             subject.adapter.execution.destroy(id).await.expect("destroyed");
