@@ -339,6 +339,14 @@ impl Edge {
         tiles
     }
 
+    /// The partial tiles as they are.
+    pub fn tiles(&self) -> impl Iterator<Item = Tile> {
+        TileId::edge(self.size).into_iter().filter_map(|id| {
+            let hashes = self.partial.get(usize::from(id.level))?.clone();
+            Some(Tile { id, hashes })
+        })
+    }
+
     /// The root of the tree.
     #[must_use]
     pub fn root(&self) -> Hash {

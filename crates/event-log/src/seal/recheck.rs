@@ -1,0 +1,153 @@
+//! Compares what is stored with what was sealed: when sealing begins, and to say where the damage is when a root is wrong.
+
+use std::collections::BTreeSet;
+
+use events::Position;
+use events::stored::leaf_hash;
+use tokio_postgres::GenericClient;
+
+use super::fault::{SealFault, Stop};
+use super::stored::{self, StoredHeader};
+use crate::proof::Hash;
+use crate::proof::checkpoint::Checkpoint;
+use crate::proof::tiles::{Edge, ReadError, TileId, TileSet, WIDTH_MAX, subtree_root};
+use crate::proof::tree::{self, HashReader as _, Node, root_nodes};
+
+/// Events of which headers are read at once.
+pub(super) const PAGE: u64 = 4096;
+/// Tree levels below the root of a full tile.
+const HEIGHT: u8 = 8;
+
+/// The edge of the stored tree that a believed head is about.
+///
+/// # Errors
+/// When the tiles do not have its root: the fault names the first event below the damage.
+pub(super) async fn edge(client: &impl GenericClient, head: &Checkpoint) -> Result<Edge, Stop> {
+    let wanted = TileId::edge(head.size).into_iter().collect();
+    let tiles = stored::tiles(client, &wanted).await?;
+    let edge = Edge::try_new(head.size, &tiles).map_err(|error| missing(error, head.size))?;
+    if edge.root() == head.root { Ok(edge) } else { Err(blame(client, head.size, &tiles).await?) }
+}
+
+/// The root of the first `size` events by the stored tiles.
+pub(super) async fn root(client: &impl GenericClient, size: u64) -> Result<Hash, Stop> {
+    let tiles = stored::tiles(client, &TileSet::needed(&root_nodes(size), size)).await?;
+    tree::root(size, &tiles).map_err(|error| missing(error, size))
+}
+
+/// Names the missing tile of a tree of `size` events.
+fn missing(error: ReadError, size: u64) -> Stop {
+    match error {
+        ReadError::Missing(node) => match TileId::of(node, size) {
+            Some(tile) => {
+                let position = Position(tile.first_leaf(0));
+                SealFault::TileMissing { tile, position }.into()
+            }
+            None => SealFault::Root { size }.into(),
+        },
+        ReadError::Proof(_) => SealFault::Root { size }.into(),
+    }
+}
+
+/// Finds where an edge of a wrong root is wrong: every hash of it is compared with what it stands for.
+async fn blame(client: &impl GenericClient, size: u64, edge: &TileSet) -> Result<Stop, Stop> {
+    for id in TileId::edge(size) {
+        let Some(tile) = edge.get(id.level(), id.index()) else { continue };
+        if id.level() == 0 {
+            compare(client, id.first_leaf(0), size, edge, false).await?;
+            continue;
+        }
+        for (entry, hash) in (0..id.width()).zip(tile.hashes()) {
+            let below = id.index() * u64::from(WIDTH_MAX) + u64::from(entry);
+            let Some(child) = TileId::in_tree(id.level() - 1, below, size) else { continue };
+            let stored = stored::tiles(client, &BTreeSet::from([child])).await?;
+            let position = Position(child.first_leaf(0));
+            let Some(stored) = stored.get(child.level(), child.index()) else {
+                return Ok(SealFault::TileMissing { tile: child, position }.into());
+            };
+            if subtree_root(stored.hashes()) != *hash {
+                return Ok(SealFault::TileChanged { tile: id, position }.into());
+            }
+        }
+    }
+    Ok(SealFault::Root { size }.into())
+}
+
+/// Compares the last `count` sealed events (rounded up to whole tiles) with their tiles, and these with the tiles above. The edge has
+/// been found to have the signed root.
+///
+/// # Errors
+/// A fault at the first event that is not the sealed one.
+pub(super) async fn tail(client: &impl GenericClient, size: u64, count: u64) -> Result<(), Stop> {
+    let width = u64::from(WIDTH_MAX);
+    let mut first = size.saturating_sub(count) / width * width;
+    while first < size {
+        let end = size.min(first + PAGE);
+        let nodes: Vec<Node> = (first..end)
+            .step_by(usize::from(WIDTH_MAX))
+            .flat_map(|leaf| [Node { level: 0, index: leaf }, Node { level: HEIGHT, index: leaf / width }])
+            .collect();
+        let tiles = stored::tiles(client, &TileSet::needed(&nodes, size)).await?;
+        compare(client, first, end, &tiles, true).await?;
+        first = end;
+    }
+    Ok(())
+}
+
+/// Compares the events from `first` (where a tile begins) up to `end` with these tiles of level 0. Whether a partial tile is to be
+/// believed more than the events is for the caller to say; a full one is when the tile above agrees with it.
+async fn compare(
+    client: &impl GenericClient,
+    first: u64,
+    end: u64,
+    tiles: &TileSet,
+    edge_is_sound: bool,
+) -> Result<(), Stop> {
+    let limit = i64::try_from(PAGE).unwrap_or(i64::MAX);
+    let rows = stored::headers(client, first, end, limit).await?;
+    let mut rows = rows.iter();
+    let mut from = first;
+    while from < end {
+        let index = from / u64::from(WIDTH_MAX);
+        let to = end.min(from + u64::from(WIDTH_MAX));
+        let width = u16::try_from(to - from).unwrap_or(WIDTH_MAX);
+        let id = TileId::try_new(0, index, width).map_err(|_| SealFault::Root { size: end })?;
+        let tile = tiles.get(0, index).filter(|tile| tile.id().width() >= width);
+        let tile = tile.ok_or(SealFault::TileMissing { tile: id, position: Position(from) })?;
+        let above = tiles.hash(Node { level: HEIGHT, index }).ok().filter(|_| width == WIDTH_MAX);
+        let agrees = above.map(|above| above == subtree_root(tile.hashes()));
+        for (leaf, position) in tile.hashes().iter().zip(from..to) {
+            let tile = (!agrees.unwrap_or(edge_is_sound)).then_some(tile.id());
+            sealed(rows.next(), Position(position), leaf, tile)?;
+        }
+        if agrees == Some(false)
+            && let Some(parent) = tiles.get(1, index / u64::from(WIDTH_MAX))
+        {
+            return Err(SealFault::TileChanged { tile: parent.id(), position: Position(from) }.into());
+        }
+        from = to;
+    }
+    Ok(())
+}
+
+/// Whether a row is the event that was sealed at a position. `doubtful` names the tile when it is less to be believed than a row
+/// that is in order by itself.
+fn sealed(
+    row: Option<&StoredHeader>,
+    position: Position,
+    leaf: &Hash,
+    doubtful: Option<TileId>,
+) -> Result<(), SealFault> {
+    let Some(row) = row.filter(|row| row.position == position) else {
+        return Err(SealFault::Gap { position });
+    };
+    let hash = leaf_hash(&row.header);
+    if row.leaf != hash {
+        return Err(SealFault::Leaf { position });
+    }
+    match doubtful {
+        _ if hash == *leaf => Ok(()),
+        Some(tile) => Err(SealFault::TileChanged { tile, position }),
+        None => Err(SealFault::Sealed { position }),
+    }
+}

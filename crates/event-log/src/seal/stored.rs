@@ -1,0 +1,185 @@
+//! What the database holds, as the sealer and the readers of proofs see it. Nothing here judges.
+
+use std::collections::BTreeSet;
+
+use events::{LogId, Position};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{GenericClient, Row};
+
+use crate::error::LogError;
+use crate::proof::tiles::{Tile, TileId, TileSet};
+
+/// What is pinned for a log, and where it ends.
+#[derive(Clone, Debug)]
+pub(super) struct Meta {
+    pub(super) log_id: LogId,
+    pub(super) origin: String,
+    /// As text: whether they can be read is for the caller to judge.
+    pub(super) verifier_keys: Vec<String>,
+}
+
+/// A row of the table of checkpoints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredCheckpoint {
+    /// How many events it covers, as its row says.
+    pub size: u64,
+    /// The signed note.
+    pub note: String,
+}
+
+/// An event's row, as far as the sealer reads it.
+#[derive(Clone, Debug)]
+pub(super) struct StoredHeader {
+    pub(super) position: Position,
+    pub(super) stream_id: i64,
+    pub(super) version: i64,
+    pub(super) leaf: Vec<u8>,
+    pub(super) header: Vec<u8>,
+}
+
+pub(super) async fn meta(client: &impl GenericClient) -> Result<Meta, LogError> {
+    let row = client.query_one("SELECT log_id, origin, verifier_keys FROM log.log_meta", &[]).await?;
+    Ok(Meta { log_id: LogId(row.try_get(0)?), origin: row.try_get(1)?, verifier_keys: row.try_get(2)? })
+}
+
+pub(super) async fn head(client: &impl GenericClient) -> Result<Position, LogError> {
+    let row = client.query_one("SELECT next_position FROM log.log_head", &[]).await?;
+    Ok(Position(unsigned(row.try_get(0)?)))
+}
+
+pub(super) async fn last_checkpoint(
+    client: &impl GenericClient,
+) -> Result<Option<StoredCheckpoint>, LogError> {
+    let row =
+        client.query_opt("SELECT size, note FROM log.checkpoints ORDER BY size DESC LIMIT 1", &[]).await?;
+    row.map(|row| checkpoint(&row)).transpose()
+}
+
+pub(super) async fn checkpoint_at(
+    client: &impl GenericClient,
+    size: u64,
+) -> Result<Option<StoredCheckpoint>, LogError> {
+    let sql = "SELECT size, note FROM log.checkpoints WHERE size >= $1 ORDER BY size LIMIT 1";
+    let row = client.query_opt(sql, &[&signed(size)]).await?;
+    row.map(|row| checkpoint(&row)).transpose()
+}
+
+fn checkpoint(row: &Row) -> Result<StoredCheckpoint, LogError> {
+    Ok(StoredCheckpoint { size: unsigned(row.try_get(0)?), note: row.try_get(1)? })
+}
+
+const TILES: &str = "\
+    SELECT wanted.level, wanted.index, stored.width, stored.hashes \
+    FROM unnest($1, $2, $3) AS wanted(level, index, width) \
+    CROSS JOIN LATERAL (\
+        SELECT t.width, t.hashes FROM log.tiles AS t \
+        WHERE t.level = wanted.level AND t.index = wanted.index AND t.width >= wanted.width \
+        ORDER BY t.width LIMIT 1\
+    ) AS stored";
+
+/// The narrowest stored tile that is as wide as asked, for each that is there.
+pub(super) async fn tiles(
+    client: &impl GenericClient,
+    wanted: &BTreeSet<TileId>,
+) -> Result<TileSet, LogError> {
+    let mut set = TileSet::default();
+    if wanted.is_empty() {
+        return Ok(set);
+    }
+    let levels: Vec<i16> = wanted.iter().map(|tile| i16::from(tile.level())).collect();
+    let indexes: Vec<i64> = wanted.iter().map(|tile| signed(tile.index())).collect();
+    let widths: Vec<i16> = wanted.iter().map(|tile| width(*tile)).collect();
+    let parameters: [(&(dyn ToSql + Sync), Type); 3] =
+        [(&levels, Type::INT2_ARRAY), (&indexes, Type::INT8_ARRAY), (&widths, Type::INT2_ARRAY)];
+    for row in client.query_typed(TILES, &parameters).await? {
+        set.extend(tile(&row)?);
+    }
+    Ok(set)
+}
+
+/// A row whose bytes are not what its columns say is as good as missing: the caller names it.
+fn tile(row: &Row) -> Result<Option<Tile>, LogError> {
+    let (level, index, width): (i16, i64, i16) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    let bytes: &[u8] = row.try_get(3)?;
+    let id = u8::try_from(level).ok().zip(u16::try_from(width).ok());
+    let id = id.and_then(|(level, width)| TileId::try_new(level, unsigned(index), width).ok());
+    Ok(id.and_then(|id| Tile::from_bytes(id, bytes).ok()))
+}
+
+/// Headers from position `from` up to `end`, at most `limit`, in order.
+pub(super) async fn headers(
+    client: &impl GenericClient,
+    from: u64,
+    end: u64,
+    limit: i64,
+) -> Result<Vec<StoredHeader>, LogError> {
+    let sql = "SELECT position, stream_id, version, leaf, header FROM log.events \
+               WHERE position >= $1 AND position < $2 ORDER BY position LIMIT $3";
+    let parameters: [(&(dyn ToSql + Sync), Type); 3] =
+        [(&signed(from), Type::INT8), (&signed(end), Type::INT8), (&limit, Type::INT8)];
+    client.query_typed(sql, &parameters).await?.iter().map(stored_header).collect()
+}
+
+/// The events with these (stream id, version) before position `before`.
+pub(super) async fn headers_of(
+    client: &impl GenericClient,
+    streams: &[i64],
+    versions: &[i64],
+    before: u64,
+) -> Result<Vec<StoredHeader>, LogError> {
+    let sql = "SELECT e.position, e.stream_id, e.version, e.leaf, e.header \
+               FROM unnest($1, $2) AS wanted(stream_id, version) \
+               JOIN log.events AS e ON e.stream_id = wanted.stream_id AND e.version = wanted.version \
+               WHERE e.position < $3";
+    let parameters: [(&(dyn ToSql + Sync), Type); 3] =
+        [(&streams, Type::INT8_ARRAY), (&versions, Type::INT8_ARRAY), (&signed(before), Type::INT8)];
+    client.query_typed(sql, &parameters).await?.iter().map(stored_header).collect()
+}
+
+fn stored_header(row: &Row) -> Result<StoredHeader, LogError> {
+    Ok(StoredHeader {
+        position: Position(unsigned(row.try_get(0)?)),
+        stream_id: row.try_get(1)?,
+        version: row.try_get(2)?,
+        leaf: row.try_get(3)?,
+        header: row.try_get(4)?,
+    })
+}
+
+const WRITE: &str = "\
+    WITH added AS (\
+        INSERT INTO log.tiles (level, index, width, hashes) SELECT * FROM unnest($1, $2, $3, $4)\
+    ) INSERT INTO log.checkpoints (size, note) VALUES ($5, $6)";
+
+/// Adds tiles and the checkpoint that they belong to in one statement, which is one transaction.
+pub(super) async fn write(
+    client: &impl GenericClient,
+    tiles: &[Tile],
+    checkpoint: &StoredCheckpoint,
+) -> Result<(), tokio_postgres::Error> {
+    let levels: Vec<i16> = tiles.iter().map(|tile| i16::from(tile.id().level())).collect();
+    let indexes: Vec<i64> = tiles.iter().map(|tile| signed(tile.id().index())).collect();
+    let widths: Vec<i16> = tiles.iter().map(|tile| width(tile.id())).collect();
+    let hashes: Vec<Vec<u8>> = tiles.iter().map(Tile::to_bytes).collect();
+    let parameters: [(&(dyn ToSql + Sync), Type); 6] = [
+        (&levels, Type::INT2_ARRAY),
+        (&indexes, Type::INT8_ARRAY),
+        (&widths, Type::INT2_ARRAY),
+        (&hashes, Type::BYTEA_ARRAY),
+        (&signed(checkpoint.size), Type::INT8),
+        (&checkpoint.note, Type::TEXT),
+    ];
+    client.query_typed(WRITE, &parameters).await.map(drop)
+}
+
+fn width(tile: TileId) -> i16 {
+    i16::try_from(tile.width()).unwrap_or(i16::MAX)
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}

@@ -1,0 +1,161 @@
+//! The sealer's task: one at a time by a session lock, woken by the log, never faster than it has to be.
+
+use std::time::Duration;
+
+use events::Position;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_postgres::Config;
+use tokio_postgres::error::SqlState;
+use tokio_util::sync::CancellationToken;
+
+use super::fault::{SealFault, Stop};
+use super::ledger::Ledger;
+use super::outside::Outside;
+use super::recheck::PAGE;
+use super::{SealConfig, SealState, SealStatus};
+use crate::error::LogError;
+use crate::proof::checkpoint::Checkpoint;
+use crate::session::Session;
+
+/// Shortest time between two heads, unless a page of events waits: half of what an event may wait to be sealed.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// Pause before the database or the store of the head outside is tried again.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
+/// The lock of the one sealer; the number is this module's own.
+const LOCK: i64 = 7_311_202_402;
+
+/// Everything that the task needs.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) config: SealConfig,
+    pub(super) database: Config,
+    pub(super) positions: watch::Receiver<Position>,
+    pub(super) report: watch::Sender<SealStatus>,
+    pub(super) stop: CancellationToken,
+    /// The last head that this process has signed or found in order: the database must go on from it.
+    pub(super) remembered: Option<Checkpoint>,
+}
+
+impl Task {
+    pub(super) async fn run(mut self) {
+        let stop = self.stop.clone();
+        loop {
+            let ended = tokio::select! {
+                () = stop.cancelled() => return,
+                ended = self.term() => ended,
+            };
+            match ended {
+                // The log was closed.
+                Ok(()) => return,
+                Err(Stop::Fault(fault)) => {
+                    tracing::error!(error = &fault as &dyn std::error::Error, "sealing has stopped");
+                    self.state(SealState::Faulted(fault));
+                    return;
+                }
+                Err(stop) => {
+                    let error = &stop as &dyn std::error::Error;
+                    tracing::warn!(error, "sealing is interrupted");
+                    self.state(SealState::Unavailable { reason: reason(error) });
+                }
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(RETRY_PAUSE) => {}
+            }
+        }
+    }
+
+    /// From the lock to its loss.
+    async fn term(&mut self) -> Result<(), Stop> {
+        let session = Session::connect(&self.database).await?;
+        self.lock(&session).await?;
+        let mut ledger = Ledger::open(session, &self.config).await?;
+        if let Some(before) = &self.remembered
+            && !ledger.extends(before).await?
+        {
+            return Err(SealFault::CheckpointChanged { size: before.size }.into());
+        }
+        let since = self.report.borrow().head_unwritten_since;
+        let mut outside = Outside::open(std::sync::Arc::clone(&self.config.head), &ledger, since).await?;
+        self.publish(&ledger, &outside);
+        let mut next = Instant::now();
+        loop {
+            match self.wait(&mut ledger, next, outside.unwritten_since().is_some()).await? {
+                Wake::Closed => return Ok(()),
+                Wake::Retry => {}
+                Wake::Grown => {
+                    next = Instant::now() + INTERVAL;
+                    ledger.round().await?;
+                }
+            }
+            outside.keep(&ledger).await?;
+            self.publish(&ledger, &outside);
+        }
+    }
+
+    /// Takes the sealer's lock on the session that will write, however long another sealer holds it.
+    async fn lock(&self, session: &Session) -> Result<(), Stop> {
+        let client = session.client();
+        let row = client.query_one("SELECT pg_try_advisory_lock($1)", &[&LOCK]).await?;
+        if row.try_get::<_, bool>(0)? {
+            return Ok(());
+        }
+        self.state(SealState::Standby);
+        loop {
+            match client.execute("SELECT pg_advisory_lock($1)", &[&LOCK]).await {
+                // The bound of any wait for a lock has passed.
+                Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {}
+                locked => return locked.map(drop).map_err(Stop::from),
+            }
+        }
+    }
+
+    /// Waits until the log has grown, and then until it is time for the next head or a whole page waits.
+    async fn wait(&mut self, ledger: &mut Ledger, next: Instant, retry: bool) -> Result<Wake, Stop> {
+        let size = ledger.size();
+        let lost = || Stop::Database(LogError::Unavailable("the session of the sealer has ended".into()));
+        tokio::select! {
+            () = ledger.ended() => return Err(lost()),
+            () = tokio::time::sleep(RETRY_PAUSE), if retry => return Ok(Wake::Retry),
+            grown = self.positions.wait_for(|position| position.get() > size) => {
+                if grown.is_err() {
+                    return Ok(Wake::Closed);
+                }
+            }
+        }
+        tokio::select! {
+            () = ledger.ended() => Err(lost()),
+            () = tokio::time::sleep_until(next) => Ok(Wake::Grown),
+            page = self.positions.wait_for(|position| position.get() >= size.saturating_add(PAGE)) => {
+                Ok(if page.is_err() { Wake::Closed } else { Wake::Grown })
+            }
+        }
+    }
+
+    fn publish(&mut self, ledger: &Ledger, outside: &Outside) {
+        self.remembered = ledger.signed().map(|signed| signed.checkpoint.clone());
+        self.report.send_replace(SealStatus {
+            state: SealState::Sealing,
+            sealed: ledger.size(),
+            head_unwritten_since: outside.unwritten_since(),
+        });
+    }
+
+    fn state(&self, state: SealState) {
+        self.report.send_modify(|status| status.state = state);
+    }
+}
+
+/// Why a wait has ended.
+enum Wake {
+    Grown,
+    Retry,
+    Closed,
+}
+
+/// An error with its causes, on one line.
+fn reason(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
