@@ -1,12 +1,15 @@
 //! Keeping the newest head outside of the database, and comparing when sealing begins.
 //!
 //! The database is written first, so after a crash the head outside is behind and is brought up. One that is ahead, or of another
-//! history, means that the database was set back: nothing is signed. A store that cannot be written stops nothing; how long it has been so is
-//! shown. One that cannot be read when sealing begins does stop it: what it holds may forbid signing.
+//! history, means that the database was set back: nothing is signed. A store that takes no write stops nothing (the write goes on
+//! beside the sealing); how long it has been so is shown. One that cannot be read when sealing begins does stop it: what it holds
+//! may forbid signing.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use super::fault::{SealFault, Stop};
@@ -16,17 +19,31 @@ use crate::proof::note::NoteError;
 
 /// How long the store may take.
 const STORE_LIMIT: Duration = Duration::from_secs(5);
+/// Pause before a write that failed is tried again.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The head outside, as far as it is known.
-#[derive(Debug)]
 pub(super) struct Outside {
     store: Arc<dyn HeadStore>,
-    kept: Option<String>,
+    kept: Option<Arc<str>>,
+    writing: Option<(Arc<str>, BoxFuture<'static, Result<(), HeadStoreError>>)>,
+    retry_at: Option<Instant>,
     unwritten_since: Option<Instant>,
 }
 
+/// What has come of a write.
+#[derive(Debug)]
+pub(super) enum Wrote {
+    /// It is there.
+    Kept(Arc<str>),
+    /// It was not taken.
+    Failed(HeadStoreError),
+    /// It is time to try again.
+    Due,
+}
+
 impl Outside {
-    /// Reads the head outside, compares it with the database and brings it up.
+    /// Reads the head outside and compares it with the database.
     pub(super) async fn open(
         store: Arc<dyn HeadStore>,
         ledger: &Ledger,
@@ -36,50 +53,81 @@ impl Outside {
         if kept.is_none() && ledger.signed().is_some() {
             tracing::warn!("there is no head outside of the database yet, or not any more");
         }
-        let mut outside = Self { store, kept, unwritten_since };
-        outside.keep(ledger).await?;
-        Ok(outside)
+        Ok(Self { store, kept, writing: None, retry_at: None, unwritten_since })
     }
 
-    /// Since when the newest head could not be written; `None` when it is.
+    /// Since when the newest head could not be written; `None` while writes succeed.
     pub(super) const fn unwritten_since(&self) -> Option<Instant> {
         self.unwritten_since
     }
 
-    /// Brings the head outside up to the last signed one. A store that does not take it is tried again later.
+    /// Begins to write the last signed head, unless it is there, a write is on its way, or one has just failed.
+    pub(super) fn begin(&mut self, ledger: &Ledger) {
+        let Some(note) = ledger.signed().map(|signed| Arc::clone(&signed.note)) else { return };
+        if self.kept.as_ref() == Some(&note) {
+            self.unwritten_since = None;
+        } else if self.writing.is_none() && self.retry_at.is_none() {
+            let (store, expected, new) = (Arc::clone(&self.store), self.kept.clone(), Arc::clone(&note));
+            let write = async move { bounded(store.replace(expected.as_deref(), &new)).await };
+            self.writing = Some((note, write.boxed()));
+        }
+    }
+
+    /// Resolves when a write has ended or is to be tried again; never when there is nothing to do. Dropping the future loses nothing.
+    pub(super) async fn ended(&mut self) -> Wrote {
+        if let Some((_, write)) = &mut self.writing {
+            let result = write.await;
+            return match (self.writing.take(), result) {
+                (Some((note, _)), Ok(())) => Wrote::Kept(note),
+                (_, Err(error)) => Wrote::Failed(error),
+                (None, Ok(())) => Wrote::Due,
+            };
+        }
+        match self.retry_at {
+            Some(time) => tokio::time::sleep_until(time).await,
+            None => std::future::pending().await,
+        }
+        Wrote::Due
+    }
+
+    /// Draws the consequences. A store that does not take the head is tried again later.
     ///
     /// # Errors
     /// When another head is kept meanwhile that the database does not extend.
-    pub(super) async fn keep(&mut self, ledger: &Ledger) -> Result<(), Stop> {
-        let Some(note) = ledger.signed().map(|signed| &*signed.note) else { return Ok(()) };
-        if self.kept.as_deref() != Some(note) {
-            let replaced = bounded(self.store.replace(self.kept.as_deref(), note)).await;
-            match replaced {
-                Ok(()) => self.kept = Some(note.to_owned()),
-                Err(error) => return self.refused(ledger, error).await,
+    pub(super) async fn settle(&mut self, ledger: &Ledger, wrote: Wrote) -> Result<(), Stop> {
+        match wrote {
+            Wrote::Kept(note) => {
+                self.kept = Some(note);
+                self.unwritten_since = None;
             }
-        }
-        self.unwritten_since = None;
-        Ok(())
-    }
-
-    async fn refused(&mut self, ledger: &Ledger, error: HeadStoreError) -> Result<(), Stop> {
-        if self.unwritten_since.is_none() {
-            self.unwritten_since = Some(Instant::now());
-            tracing::warn!(error = &error as &dyn std::error::Error, "the head outside could not be written");
-        }
-        // An earlier attempt that seemed to fail may have come through; or somebody else writes there.
-        match compared(&*self.store, ledger).await {
-            Ok(kept) => self.kept = kept,
-            Err(Stop::Head(_)) => {}
-            Err(other) => return Err(other),
+            Wrote::Due => self.retry_at = None,
+            Wrote::Failed(error) => {
+                self.retry_at = Some(Instant::now() + RETRY_PAUSE);
+                if self.unwritten_since.is_none() {
+                    self.unwritten_since = Some(Instant::now());
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(error, "the head outside of the database could not be written");
+                }
+                let other = matches!(
+                    error,
+                    HeadStoreError::Changed | HeadStoreError::Backwards { .. } | HeadStoreError::Malformed
+                );
+                if other {
+                    // A write that seemed to fail has come through; or somebody else writes there.
+                    match compared(&*self.store, ledger).await {
+                        Ok(kept) => self.kept = kept,
+                        Err(Stop::Head(_)) => {}
+                        Err(stop) => return Err(stop),
+                    }
+                }
+            }
         }
         Ok(())
     }
 }
 
 /// What is kept, when the database extends it.
-async fn compared(store: &dyn HeadStore, ledger: &Ledger) -> Result<Option<String>, Stop> {
+async fn compared(store: &dyn HeadStore, ledger: &Ledger) -> Result<Option<Arc<str>>, Stop> {
     let kept = match bounded(store.read()).await {
         Err(HeadStoreError::Malformed) => {
             let reason = NoteError::Malformed("it is no text").into();
@@ -95,7 +143,7 @@ async fn compared(store: &dyn HeadStore, ledger: &Ledger) -> Result<Option<Strin
     if !ledger.extends(&head).await? {
         return Err(SealFault::HeadDiffers { size: head.size }.into());
     }
-    Ok(Some(note))
+    Ok(Some(note.into()))
 }
 
 async fn bounded<T>(call: impl Future<Output = Result<T, HeadStoreError>>) -> Result<T, HeadStoreError> {

@@ -1,5 +1,6 @@
 //! The sealer's task: one at a time by a session lock, woken by the log, never faster than it has to be.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use events::Position;
@@ -11,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::fault::{SealFault, Stop};
 use super::ledger::Ledger;
-use super::outside::Outside;
+use super::outside::{Outside, Wrote};
 use super::recheck::PAGE;
 use super::{SealConfig, SealState, SealStatus};
 use crate::error::LogError;
@@ -77,20 +78,19 @@ impl Task {
             return Err(SealFault::CheckpointChanged { size: before.size }.into());
         }
         let since = self.report.borrow().head_unwritten_since;
-        let mut outside = Outside::open(std::sync::Arc::clone(&self.config.head), &ledger, since).await?;
-        self.publish(&ledger, &outside);
+        let mut outside = Outside::open(Arc::clone(&self.config.head), &ledger, since).await?;
         let mut next = Instant::now();
         loop {
-            match self.wait(&mut ledger, next, outside.unwritten_since().is_some()).await? {
+            outside.begin(&ledger);
+            self.publish(&ledger, &outside);
+            match self.wait(&mut ledger, &mut outside, next).await? {
                 Wake::Closed => return Ok(()),
-                Wake::Retry => {}
+                Wake::Wrote(wrote) => outside.settle(&ledger, wrote).await?,
                 Wake::Grown => {
                     next = Instant::now() + INTERVAL;
                     ledger.round().await?;
                 }
             }
-            outside.keep(&ledger).await?;
-            self.publish(&ledger, &outside);
         }
     }
 
@@ -112,24 +112,28 @@ impl Task {
     }
 
     /// Waits until the log has grown, and then until it is time for the next head or a whole page waits.
-    async fn wait(&mut self, ledger: &mut Ledger, next: Instant, retry: bool) -> Result<Wake, Stop> {
+    async fn wait(
+        &mut self,
+        ledger: &mut Ledger,
+        outside: &mut Outside,
+        next: Instant,
+    ) -> Result<Wake, Stop> {
         let size = ledger.size();
-        let lost = || Stop::Database(LogError::Unavailable("the session of the sealer has ended".into()));
-        tokio::select! {
-            () = ledger.ended() => return Err(lost()),
-            () = tokio::time::sleep(RETRY_PAUSE), if retry => return Ok(Wake::Retry),
-            grown = self.positions.wait_for(|position| position.get() > size) => {
-                if grown.is_err() {
-                    return Ok(Wake::Closed);
-                }
+        let positions = &mut self.positions;
+        let due = async move {
+            positions.wait_for(|position| position.get() > size).await?;
+            tokio::select! {
+                () = tokio::time::sleep_until(next) => {}
+                page = positions.wait_for(|position| position.get() >= size.saturating_add(PAGE)) => drop(page?),
             }
-        }
+            Ok::<_, watch::error::RecvError>(())
+        };
         tokio::select! {
-            () = ledger.ended() => Err(lost()),
-            () = tokio::time::sleep_until(next) => Ok(Wake::Grown),
-            page = self.positions.wait_for(|position| position.get() >= size.saturating_add(PAGE)) => {
-                Ok(if page.is_err() { Wake::Closed } else { Wake::Grown })
+            () = ledger.ended() => {
+                Err(LogError::Unavailable("the session of the sealer has ended".into()).into())
             }
+            wrote = outside.ended() => Ok(Wake::Wrote(wrote)),
+            grown = due => Ok(if grown.is_ok() { Wake::Grown } else { Wake::Closed }),
         }
     }
 
@@ -149,8 +153,11 @@ impl Task {
 
 /// Why a wait has ended.
 enum Wake {
+    /// There is something to seal, and it is time.
     Grown,
-    Retry,
+    /// A write of the head outside has ended, or is due.
+    Wrote(Wrote),
+    /// The log was closed.
     Closed,
 }
 
