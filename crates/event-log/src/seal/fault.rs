@@ -90,6 +90,14 @@ pub enum SealFault {
         /// The first event below the first changed hash.
         position: Position,
     },
+    /// There is a tile that no signed head has.
+    #[error("{tile} is there, beyond the last signed head of {size} events")]
+    TileBeyond {
+        /// Which.
+        tile: TileId,
+        /// Size of the last signed head.
+        size: u64,
+    },
     /// The tiles are whole, and their root is another than the signed one.
     #[error("the tree of the first {size} events has another root than the signed one")]
     Root {
@@ -118,7 +126,7 @@ pub enum SealFault {
         /// Where the log ends.
         head: Position,
     },
-    /// Something is written where only this sealer writes.
+    /// Something was written in the same moment, where only this sealer writes.
     #[error("tiles or a checkpoint for {size} events are there already")]
     Occupied {
         /// Size of the head that was to be written.
@@ -182,7 +190,8 @@ impl SealFault {
             | Self::TileMissing { position, .. }
             | Self::TileChanged { position, .. } => Some(*position),
             Self::Shrunken { head, .. } => Some(*head),
-            Self::Root { .. }
+            Self::TileBeyond { .. }
+            | Self::Root { .. }
             | Self::Checkpoint { .. }
             | Self::CheckpointChanged { .. }
             | Self::Occupied { .. }

@@ -100,6 +100,9 @@ impl Ledger {
         if stored.as_ref().map(|stored| stored.note.as_str()) != ours {
             return Err(SealFault::CheckpointChanged { size }.into());
         }
+        if let Some(tile) = stored::tile_beyond(client, size).await? {
+            return Err(SealFault::TileBeyond { tile, size }.into());
+        }
         let head = stored::head(client).await?;
         if head.get() < size {
             return Err(SealFault::Shrunken { signed: size, head }.into());

@@ -26,9 +26,15 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Outside {
     store: Arc<dyn HeadStore>,
     kept: Option<Arc<str>>,
-    writing: Option<(Arc<str>, BoxFuture<'static, Result<(), HeadStoreError>>)>,
+    writing: Option<Writing>,
     retry_at: Option<Instant>,
     unwritten_since: Option<Instant>,
+}
+
+/// A write on its way.
+struct Writing {
+    note: Arc<str>,
+    done: BoxFuture<'static, Result<(), HeadStoreError>>,
 }
 
 /// What has come of a write.
@@ -69,19 +75,17 @@ impl Outside {
         } else if self.writing.is_none() && self.retry_at.is_none() {
             let (store, expected, new) = (Arc::clone(&self.store), self.kept.clone(), Arc::clone(&note));
             let write = async move { bounded(store.replace(expected.as_deref(), &new)).await };
-            self.writing = Some((note, write.boxed()));
+            self.writing = Some(Writing { note, done: write.boxed() });
         }
     }
 
     /// Resolves when a write has ended or is to be tried again; never when there is nothing to do. Dropping the future loses nothing.
     pub(super) async fn ended(&mut self) -> Wrote {
-        if let Some((_, write)) = &mut self.writing {
-            let result = write.await;
-            return match (self.writing.take(), result) {
-                (Some((note, _)), Ok(())) => Wrote::Kept(note),
-                (_, Err(error)) => Wrote::Failed(error),
-                (None, Ok(())) => Wrote::Due,
-            };
+        if let Some(Writing { note, done }) = &mut self.writing {
+            let result = done.await;
+            let note = Arc::clone(note);
+            self.writing = None;
+            return result.map_or_else(Wrote::Failed, |()| Wrote::Kept(note));
         }
         match self.retry_at {
             Some(time) => tokio::time::sleep_until(time).await,

@@ -9,7 +9,10 @@ use tokio_postgres::{GenericClient, Row};
 use crate::error::LogError;
 use crate::proof::tiles::{Tile, TileId, TileSet};
 
-/// What is pinned for a log, and where it ends.
+/// Levels of tiles that the database may hold: positions end at 2^53.
+const LEVELS: u8 = 7;
+
+/// What is pinned for a log.
 #[derive(Clone, Debug)]
 pub(super) struct Meta {
     pub(super) log_id: LogId,
@@ -104,6 +107,33 @@ fn tile(row: &Row) -> Result<Option<Tile>, LogError> {
     let id = u8::try_from(level).ok().zip(u16::try_from(width).ok());
     let id = id.and_then(|(level, width)| TileId::try_new(level, unsigned(index), width).ok());
     Ok(id.and_then(|id| Tile::from_bytes(id, bytes).ok()))
+}
+
+const BEYOND: &str = "\
+    SELECT stored.level, stored.index, stored.width \
+    FROM unnest($1, $2, $3) AS edge(level, index, width) \
+    CROSS JOIN LATERAL (\
+        SELECT t.level, t.index, t.width FROM log.tiles AS t \
+        WHERE t.level = edge.level AND (t.index, t.width) > (edge.index, edge.width) \
+        ORDER BY t.index, t.width LIMIT 1\
+    ) AS stored ORDER BY stored.level LIMIT 1";
+
+/// The first tile that a tree of `size` leaves does not have yet.
+pub(super) async fn tile_beyond(client: &impl GenericClient, size: u64) -> Result<Option<TileId>, LogError> {
+    let (mut levels, mut indexes, mut widths) = (Vec::new(), Vec::new(), Vec::new());
+    for level in 0..LEVELS {
+        let full = size >> (8 * (u32::from(level) + 1));
+        levels.push(i16::from(level));
+        indexes.push(signed(full));
+        widths.push(TileId::in_tree(level, full, size).map_or(0, width));
+    }
+    let parameters: [(&(dyn ToSql + Sync), Type); 3] =
+        [(&levels, Type::INT2_ARRAY), (&indexes, Type::INT8_ARRAY), (&widths, Type::INT2_ARRAY)];
+    let rows = client.query_typed(BEYOND, &parameters).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let (level, index, width): (i16, i64, i16) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    let id = u8::try_from(level).ok().zip(u16::try_from(width).ok());
+    Ok(id.and_then(|(level, width)| TileId::try_new(level, unsigned(index), width).ok()))
 }
 
 /// Headers from position `from` up to `end`, at most `limit`, in order.
