@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use rand::Rng as _;
 use zeroize::Zeroizing;
 
+use super::stored;
 use crate::error::LogError;
 use crate::proof::note::{KeyError, SignerKey, VerifierKey};
 use crate::session::{Session, config};
@@ -110,6 +111,51 @@ pub async fn pin_keys(migrate_url: &str, keys: &[VerifierKey]) -> Result<(), Log
         session.client().execute("SELECT log.pin_verifier_key($1)", &[&key.to_string()]).await?;
     }
     Ok(())
+}
+
+/// The key of a log could not be made ready.
+#[derive(Debug, thiserror::Error)]
+pub enum InitKeyError {
+    /// The key file.
+    #[error(transparent)]
+    File(#[from] KeyFileError),
+    /// The database.
+    #[error("the key cannot be pinned")]
+    Log(#[from] LogError),
+}
+
+impl From<tokio_postgres::Error> for InitKeyError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Log(error.into())
+    }
+}
+
+/// Makes the file's key the one of the log at `migrate_url`: a file that is missing is made, and the key is pinned. Repeating it
+/// changes nothing.
+///
+/// # Errors
+/// When the file cannot be made or used, its key belongs to another log, or the database does not answer.
+pub async fn init_key(migrate_url: &str, path: &Path) -> Result<SignerKey, InitKeyError> {
+    let session = Session::connect(&config(migrate_url, "leasehold keys")?).await?;
+    let meta = stored::meta(session.client()).await?;
+    let key = match load_key(path) {
+        Err(KeyFileError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            generate_key(path, &meta.origin)?
+        }
+        loaded => loaded?,
+    };
+    pin_keys(migrate_url, std::slice::from_ref(key.verifier())).await?;
+    Ok(key)
+}
+
+/// The origin of the log at `url` (any role that may read it) and the public keys that are pinned for it, as verifiers take them.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn pinned_keys(url: &str) -> Result<(String, Vec<String>), LogError> {
+    let session = Session::connect(&config(url, "leasehold keys")?).await?;
+    let meta = stored::meta(session.client()).await?;
+    Ok((meta.origin, meta.verifier_keys))
 }
 
 #[cfg(test)]

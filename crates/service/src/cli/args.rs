@@ -73,6 +73,8 @@ pub(super) enum Command {
     /// Show the events of a run.
     #[command(after_help = EVENTS_EXAMPLES)]
     Events(Events),
+    /// Look at the log's signing.
+    Log(Log),
     /// Bring a database to this version's schema.
     Migrate(Migrate),
     /// Check what this machine has and lacks.
@@ -230,6 +232,40 @@ pub(super) struct Migrate {
     /// PostgreSQL as role leasehold_migrate.
     #[arg(long, env = "LEASEHOLD_DATABASE_MIGRATE_URL", hide_env_values = true, value_name = "URL")]
     pub(super) database_url: String,
+    /// Make the key that signs the log's heads where there is none, and pin it.
+    #[arg(long)]
+    pub(super) init: bool,
+    /// File of that key, which only the service's account may read.
+    #[arg(long, value_name = "FILE", default_value = ".leasehold/data/signing.key", requires = "init")]
+    pub(super) signing_key_file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Log {
+    #[command(subcommand)]
+    pub(super) part: LogPart,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum LogPart {
+    /// The keys whose signatures on heads of the log count.
+    Key {
+        #[command(subcommand)]
+        action: KeyAction,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum KeyAction {
+    /// Show the public keys, one per line, as verifiers pin them (C2SP signed-note).
+    Show {
+        /// PostgreSQL as any role that reads the log, for example leasehold_audit.
+        #[arg(long, env = "LEASEHOLD_DATABASE_AUDIT_URL", hide_env_values = true, value_name = "URL")]
+        database_url: String,
+        /// Print the log's origin as well, as JSON.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -60,6 +60,12 @@ impl Failure {
     }
 }
 
+/// An error and what led to it, on one line.
+pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
 /// Tells the person and answers the code.
 pub(super) fn report(failure: &Failure) -> ExitCode {
     tell(&failure.message);

@@ -1,0 +1,23 @@
+//! `leasehold log key`: the keys whose signatures count.
+
+use std::io::Write as _;
+
+use event_log::seal::pinned_keys;
+use serde_json::json;
+
+use super::args::{KeyAction, Log, LogPart};
+use super::exit::{Failure, with_causes};
+
+pub(super) async fn log(args: Log) -> Result<u8, Failure> {
+    let LogPart::Key { action: KeyAction::Show { database_url, json } } = args.part;
+    let (origin, keys) =
+        pinned_keys(&database_url).await.map_err(|error| Failure::unavailable(with_causes(&error)))?;
+    let mut out = std::io::stdout().lock();
+    let written = if json {
+        writeln!(out, "{}", json!({ "origin": origin, "verifier_keys": keys }))
+    } else {
+        keys.iter().try_for_each(|key| writeln!(out, "{key}"))
+    };
+    written.map_err(|error| Failure::failed(format!("output cannot be written: {error}")))?;
+    Ok(0)
+}
