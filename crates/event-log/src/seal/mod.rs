@@ -33,7 +33,7 @@ pub use fault::SealFault;
 pub use head::{FileHead, HeadStore, HeadStoreError};
 pub use keys::{KeyFileError, generate_key, load_key, pin_keys};
 pub use proofs::{ConsistencyProof, InclusionProof, ProofReader, Proofs, ProofsError};
-pub use stored::StoredCheckpoint;
+pub use stored::{Pinned, StoredCheckpoint};
 
 use crate::error::LogError;
 use crate::proof::note::SignerKey;

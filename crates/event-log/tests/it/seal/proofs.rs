@@ -101,7 +101,16 @@ async fn tiles_are_read_at_any_width_that_was_sealed() {
     assert_eq!(reader.tile(partial("tile/0/001.p/5")).await.unwrap(), None);
     assert_eq!(reader.tile(partial("tile/1/000.p/1")).await.unwrap(), Some(root_of(&leaves[..256]).to_vec()));
     assert_eq!(reader.tile(partial("tile/1/000.p/2")).await.unwrap(), None);
+    let sizes = async |after, limit| {
+        let heads = reader.checkpoints_after(after, limit).await.unwrap();
+        heads.into_iter().map(|head| head.size).collect::<Vec<_>>()
+    };
+    assert_eq!(sizes(0, 9).await, [10, 30, 260]);
+    assert_eq!(sizes(10, 1).await, [30]);
     assert_eq!(reader.last_checkpoint().await.unwrap().unwrap().size, 260);
+    let pinned = reader.pinned().await.unwrap();
+    assert_eq!((pinned.log_id, &pinned.origin), (sealing.fixture.log.log_id(), &sealing.origin));
+    assert_eq!(pinned.verifier_keys, [sealing.key.verifier().to_string()]);
     let proof = reader.inclusion(Position(3), 260).await.unwrap();
     assert_eq!(proof, sealing.proofs().inclusion(Position(3), 260).await.unwrap());
 }
