@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   last head ── signature, size, root by the stored tiles
-//!   new rows ─── leaf, header, chain ──> tree ──> consistent with the last head? ──> sign ──> tiles + checkpoint in one statement
+//!   new rows ─── leaf, header, chain ──> tree ──> consistent with the last head? ──> sign ──> tiles and checkpoint at once
 //! ```
 //! Every round begins from what is stored, not from what the round before remembers; what it remembers is only compared.
 
