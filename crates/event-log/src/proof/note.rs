@@ -318,5 +318,4 @@ fn signature(line: &str) -> Option<(KeyId, Vec<u8>)> {
 }
 
 #[cfg(test)]
-#[path = "note_tests.rs"]
 mod tests;

@@ -15,7 +15,7 @@ use super::Hash;
 use super::tree::{HashReader, Node, ProofError, join, node_hash, root_nodes};
 
 /// Levels of the tree that one tile covers.
-const HEIGHT: u8 = 8;
+pub(crate) const HEIGHT: u8 = 8;
 /// Hashes in a full tile.
 pub const WIDTH_MAX: u16 = 1 << HEIGHT;
 /// The highest level of tiles that a tree of fewer than 2^63 leaves can have.
@@ -361,5 +361,4 @@ impl Edge {
 }
 
 #[cfg(test)]
-#[path = "tiles_tests.rs"]
 mod tests;

@@ -1,8 +1,8 @@
 //! The Merkle tree of RFC 6962: a list of leaves, its root, and what proves something about it.
 //!
 //! A tree of n leaves splits into the largest power of two below n on the left and the rest on the right. Every hash of a proof
-//! belongs to a range of leaves, and every range falls into complete subtrees ([`Node`]): these never change once they are full, so they
-//! are what is stored. Making a proof is choosing ranges; verifying one follows RFC 9162, 2.1.3.2 and 2.1.4.2.
+//! belongs to a range of leaves, and every range falls into complete subtrees ([`Node`]): these never change once they are full,
+//! so they are what is stored. Making a proof is choosing ranges; verifying one follows RFC 9162, 2.1.3.2 and 2.1.4.2.
 
 use std::ops::Range;
 
@@ -287,5 +287,4 @@ pub(super) fn join(subtrees: &[Hash]) -> Hash {
 }
 
 #[cfg(test)]
-#[path = "tree_tests.rs"]
 mod tests;

@@ -120,7 +120,8 @@ fn read(path: &Path) -> Result<Option<String>, HeadStoreError> {
 fn replace(path: &Path, expected: Option<&str>, note: &str) -> Result<(), HeadStoreError> {
     let lock = beside(path, "lock");
     let locked = File::options().create(true).truncate(false).write(true).open(&lock);
-    let _locked = locked.and_then(|file| file.lock().map(|()| file)).map_err(io("lock", &lock))?;
+    // Never waited for: whoever hangs with it would take our threads along. The caller comes again.
+    let _locked = locked.and_then(|file| Ok(file.try_lock().map(|()| file)?)).map_err(io("lock", &lock))?;
     let kept = read(path)?;
     if kept.as_deref() == Some(note) {
         // A repeat: it may have been renamed and not yet be on the disk.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   last head ── signature, size, root by the stored tiles
-//!   new rows ─── leaf, header, chain ──> tree ──> consistent with the last head? ──> sign ──> tiles + checkpoint in one statement
+//!   new rows ─── leaf, header, chain ──> tree ──> consistent with the last head? ──> sign ──> tiles and checkpoint at once
 //! ```
 //! Every round begins from what is stored, not from what the round before remembers; what it remembers is only compared.
 
@@ -44,10 +44,10 @@ impl Ledger {
     /// Checks keys and the last head, and compares the last events with their tiles.
     pub(super) async fn open(session: Session, config: &SealConfig) -> Result<Self, Stop> {
         let client = session.client();
-        let meta = stored::meta(client).await?;
-        let known = known_keys(&meta.verifier_keys, &meta.origin, &config.keys)?;
+        let pinned = stored::pinned(client).await?;
+        let known = known_keys(&pinned.verifier_keys, &pinned.origin, &config.keys)?;
         let signed = match stored::last_checkpoint(client).await? {
-            Some(stored) => Some(believed(stored, &meta.origin, &known)?),
+            Some(stored) => Some(believed(stored, &pinned.origin, &known)?),
             None => None,
         };
         if let Some(signed) = &signed {
@@ -58,8 +58,8 @@ impl Ledger {
             recheck::edge(client, checkpoint).await?;
             recheck::tail(client, checkpoint.size, config.recheck_events).await?;
         }
-        let links = Links::new(meta.log_id);
-        Ok(Self { session, keys: config.keys.clone(), origin: meta.origin, known, signed, links })
+        let links = Links::new(pinned.log_id);
+        Ok(Self { session, keys: config.keys.clone(), origin: pinned.origin, known, signed, links })
     }
 
     /// The last signed head.

@@ -12,6 +12,7 @@ use lru::LruCache;
 use tokio_postgres::GenericClient;
 
 use super::fault::{SealFault, Stop};
+use super::recheck::PAGE;
 use super::stored::{StoredHeader, headers_of};
 use crate::proof::Hash;
 
@@ -20,6 +21,8 @@ const STREAMS_MAX: NonZeroUsize = match NonZeroUsize::new(16_384) {
     Some(count) => count,
     None => NonZeroUsize::MIN,
 };
+/// The streams of a page that are remembered already stay so while those that are new are added.
+const _: () = assert!(STREAMS_MAX.get() as u64 >= 2 * PAGE);
 
 /// The last event of a stream that was checked.
 #[derive(Clone, Debug)]
@@ -99,14 +102,15 @@ impl Links {
 
     /// Reads the events that the first ones of unknown streams are chained to.
     async fn predecessors(
-        &self,
+        &mut self,
         client: &impl GenericClient,
         first: u64,
         events: &[Checked],
     ) -> Result<HashMap<i64, Link>, Stop> {
         let mut wanted = BTreeMap::new();
         for event in events {
-            if !self.ends.contains(&event.stream_id) {
+            // Also makes it one of the last to be forgotten.
+            if self.ends.get(&event.stream_id).is_none() {
                 wanted.entry(event.stream_id).or_insert(event.header.version.get());
             }
         }

@@ -9,7 +9,7 @@ use deadpool_postgres::Pool;
 use events::Position;
 use tokio_postgres::GenericClient;
 
-use super::stored::{self, StoredCheckpoint};
+use super::stored::{self, Pinned, StoredCheckpoint};
 use crate::error::LogError;
 use crate::log::pool;
 use crate::proof::Hash;
@@ -89,6 +89,26 @@ impl<'a, C: GenericClient> ProofReader<'a, C> {
     #[must_use]
     pub const fn new(client: &'a C) -> Self {
         Self { client }
+    }
+
+    /// Which log it is, and which keys are pinned for it.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn pinned(&self) -> Result<Pinned, ProofsError> {
+        Ok(stored::pinned(self.client).await?)
+    }
+
+    /// Signed heads of more than `size` events, in order, at most `limit`.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn checkpoints_after(
+        &self,
+        size: u64,
+        limit: u32,
+    ) -> Result<Vec<StoredCheckpoint>, ProofsError> {
+        Ok(stored::checkpoints_after(self.client, size, limit).await?)
     }
 
     /// The last signed head; `None` when nothing is sealed.
@@ -177,6 +197,14 @@ impl Proofs {
     /// When the address is malformed.
     pub fn open(url: &str, sessions: usize) -> Result<Self, LogError> {
         Ok(Self { pool: pool(read_only_config(url, "leasehold proofs")?, sessions)? })
+    }
+
+    /// See [`ProofReader::pinned`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn pinned(&self) -> Result<Pinned, ProofsError> {
+        self.read(async |reader| reader.pinned().await).await
     }
 
     /// See [`ProofReader::last_checkpoint`].

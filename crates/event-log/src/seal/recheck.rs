@@ -10,13 +10,11 @@ use super::fault::{SealFault, Stop};
 use super::stored::{self, StoredHeader};
 use crate::proof::Hash;
 use crate::proof::checkpoint::Checkpoint;
-use crate::proof::tiles::{Edge, ReadError, TileId, TileSet, WIDTH_MAX, subtree_root};
+use crate::proof::tiles::{Edge, HEIGHT, ReadError, TileId, TileSet, WIDTH_MAX, subtree_root};
 use crate::proof::tree::{self, HashReader as _, Node, root_nodes};
 
 /// Events of which headers are read at once.
 pub(super) const PAGE: u64 = 4096;
-/// Tree levels below the root of a full tile.
-const HEIGHT: u8 = 8;
 
 /// The edge of the stored tree that a believed head is about.
 ///

@@ -12,13 +12,15 @@ use crate::proof::tiles::{Tile, TileId, TileSet};
 /// Levels of tiles that the database may hold: positions end at 2^53.
 const LEVELS: u8 = 7;
 
-/// What is pinned for a log.
-#[derive(Clone, Debug)]
-pub(super) struct Meta {
-    pub(super) log_id: LogId,
-    pub(super) origin: String,
-    /// As text: whether they can be read is for the caller to judge.
-    pub(super) verifier_keys: Vec<String>,
+/// What is pinned for a log. It stands in the database: a verifier that trusts nobody there brings its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pinned {
+    /// The log's id.
+    pub log_id: LogId,
+    /// The first line of its checkpoints, and the name of its keys.
+    pub origin: String,
+    /// Verifier keys as text: whether they can be read is for the caller to judge.
+    pub verifier_keys: Vec<String>,
 }
 
 /// A row of the table of checkpoints.
@@ -40,9 +42,9 @@ pub(super) struct StoredHeader {
     pub(super) header: Vec<u8>,
 }
 
-pub(super) async fn meta(client: &impl GenericClient) -> Result<Meta, LogError> {
+pub(super) async fn pinned(client: &impl GenericClient) -> Result<Pinned, LogError> {
     let row = client.query_one("SELECT log_id, origin, verifier_keys FROM log.log_meta", &[]).await?;
-    Ok(Meta { log_id: LogId(row.try_get(0)?), origin: row.try_get(1)?, verifier_keys: row.try_get(2)? })
+    Ok(Pinned { log_id: LogId(row.try_get(0)?), origin: row.try_get(1)?, verifier_keys: row.try_get(2)? })
 }
 
 pub(super) async fn head(client: &impl GenericClient) -> Result<Position, LogError> {
@@ -65,6 +67,17 @@ pub(super) async fn checkpoint_at(
     let sql = "SELECT size, note FROM log.checkpoints WHERE size >= $1 ORDER BY size LIMIT 1";
     let row = client.query_opt(sql, &[&signed(size)]).await?;
     row.map(|row| checkpoint(&row)).transpose()
+}
+
+/// Signed heads of more than `size` events, in order.
+pub(super) async fn checkpoints_after(
+    client: &impl GenericClient,
+    size: u64,
+    limit: u32,
+) -> Result<Vec<StoredCheckpoint>, LogError> {
+    let sql = "SELECT size, note FROM log.checkpoints WHERE size > $1 ORDER BY size LIMIT $2";
+    let rows = client.query(sql, &[&signed(size), &i64::from(limit)]).await?;
+    rows.iter().map(checkpoint).collect()
 }
 
 fn checkpoint(row: &Row) -> Result<StoredCheckpoint, LogError> {

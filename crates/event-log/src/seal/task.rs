@@ -23,6 +23,10 @@ use crate::session::Session;
 const INTERVAL: Duration = Duration::from_millis(500);
 /// Pause before the database or the store of the head outside is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
+/// A round, or a wait for the lock, that takes longer has lost its server: statements are bounded there.
+const ROUND_LIMIT: Duration = Duration::from_secs(60);
+/// The same for what is compared when sealing begins.
+const OPEN_LIMIT: Duration = Duration::from_secs(600);
 /// The lock of the one sealer; the number is this module's own.
 const LOCK: i64 = 7_311_202_402;
 
@@ -71,7 +75,7 @@ impl Task {
     async fn term(&mut self) -> Result<(), Stop> {
         let session = Session::connect(&self.database).await?;
         self.lock(&session).await?;
-        let mut ledger = Ledger::open(session, &self.config).await?;
+        let mut ledger = bounded(OPEN_LIMIT, Ledger::open(session, &self.config)).await?;
         if let Some(before) = &self.remembered
             && !ledger.extends(before).await?
         {
@@ -88,7 +92,7 @@ impl Task {
                 Wake::Wrote(wrote) => outside.settle(&ledger, wrote).await?,
                 Wake::Grown => {
                     next = Instant::now() + INTERVAL;
-                    ledger.round().await?;
+                    bounded(ROUND_LIMIT, ledger.round()).await?;
                 }
             }
         }
@@ -103,7 +107,8 @@ impl Task {
         }
         self.state(SealState::Standby);
         loop {
-            match client.execute("SELECT pg_advisory_lock($1)", &[&LOCK]).await {
+            let wait = client.execute("SELECT pg_advisory_lock($1)", &[&LOCK]);
+            match tokio::time::timeout(ROUND_LIMIT, wait).await.map_err(LogError::from)? {
                 // The bound of any wait for a lock has passed.
                 Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {}
                 locked => return locked.map(drop).map_err(Stop::from),
@@ -149,6 +154,10 @@ impl Task {
     fn state(&self, state: SealState) {
         self.report.send_modify(|status| status.state = state);
     }
+}
+
+async fn bounded<T>(limit: Duration, work: impl Future<Output = Result<T, Stop>>) -> Result<T, Stop> {
+    tokio::time::timeout(limit, work).await.map_err(LogError::from)?
 }
 
 /// Why a wait has ended.

@@ -70,7 +70,7 @@ func hashes(list [][]byte) []tlog.Hash {
 // A reader of the tiles that the log has stored, and of nothing else.
 type tiles map[string][]byte
 
-func (tiles) Height() int                      { return 8 }
+func (tiles) Height() int                     { return 8 }
 func (tiles) SaveTiles([]tlog.Tile, [][]byte) {}
 func (t tiles) ReadTiles(wanted []tlog.Tile) ([][]byte, error) {
 	var all [][]byte

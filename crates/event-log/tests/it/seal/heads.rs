@@ -178,7 +178,7 @@ async fn a_rotation_signs_with_both_keys_and_then_with_the_new_one() {
     // Not before it is pinned.
     let early = sealing.start_with(with(&[&sealing.key, &new]));
     assert_eq!(fault(&early).await, SealFault::KeyNotPinned { key: new_key.id().clone() });
-    pin_keys(&sealing.fixture.database.migrate_url(), &[new_key.clone()]).await.unwrap();
+    pin_keys(&sealing.fixture.database.migrate_url(), std::slice::from_ref(&new_key)).await.unwrap();
     pin_keys(&sealing.fixture.database.migrate_url(), &[old_key.clone(), new_key.clone()]).await.unwrap();
     for (keys, size, believed) in
         [(&[&sealing.key, &new][..], 2, [true, true]), (&[&new][..], 3, [false, true])]
