@@ -67,6 +67,7 @@ fn to_guest() -> impl Strategy<Value = ToGuest> {
         id().prop_map(|stream| ToGuest::Kill { stream }),
         any::<u64>().prop_map(|token| ToGuest::Ping { token }),
         Just(ToGuest::ReadNonce),
+        Just(ToGuest::Shutdown),
         any::<([u64; 3], [u32; 2])>().prop_map(|([token, bytes_max, inodes_max], [uid, gid])| {
             ToGuest::Measure { token, uid, gid, bytes_max, inodes_max }
         }),
