@@ -25,15 +25,16 @@ const NAMES_MIN: u64 = 10_000;
 pub(super) struct Meter {
     usage: Usage,
     seen: HashSet<u64>,
-    names: u64,
-    names_max: u64,
+    /// Names of inodes that were met before.
+    further_names: u64,
+    further_names_max: u64,
 }
 
 impl Meter {
     /// For a tree that may hold this much.
     pub(super) fn new(quota: Quota) -> Self {
-        let names_max = quota.inodes_max.saturating_mul(NAMES_PER_INODE).max(NAMES_MIN);
-        Self { usage: Usage::default(), seen: HashSet::new(), names: 0, names_max }
+        let further_names_max = quota.inodes_max.saturating_mul(NAMES_PER_INODE).max(NAMES_MIN);
+        Self { usage: Usage::default(), seen: HashSet::new(), further_names: 0, further_names_max }
     }
 
     pub(super) fn usage(&self) -> Usage {
@@ -56,14 +57,16 @@ impl Meter {
     /// Adds one name; true when its inode was not met before.
     ///
     /// # Errors
-    /// `CannotMeasure` at too many names.
+    /// `CannotMeasure` at too many names. However many inodes there are, they are measured: only what is known to be too much can be
+    /// worked down.
     pub(super) fn add(&mut self, stat: &Stat) -> Result<bool, Failure> {
-        self.names += 1;
-        if self.names > self.names_max {
-            return Err(FilesErrorCode::CannotMeasure.into());
-        }
         if !self.seen.insert(stat.st_ino) {
-            return Ok(false);
+            self.further_names += 1;
+            return if self.further_names > self.further_names_max {
+                Err(FilesErrorCode::CannotMeasure.into())
+            } else {
+                Ok(false)
+            };
         }
         let kind = kind(stat);
         let is_directory = kind == EntryKind::Directory;
@@ -248,12 +251,22 @@ mod tests {
     fn names_without_inodes_are_not_measured_for_ever() {
         let (root, workspace) = tree();
         std::fs::write(root.path().join("file"), "x").unwrap();
-        for number in 0..NAMES_MIN {
+        for number in 0..=NAMES_MIN {
             std::fs::hard_link(root.path().join("file"), root.path().join(number.to_string())).unwrap();
         }
         let refused = measure(&workspace, quota(1 << 30, 100), quota(1 << 30, 100), NEVER);
         assert_eq!(refused, Err(FilesErrorCode::CannotMeasure.into()));
         let (usage, complete) = measure(&workspace, quota(1, NAMES_MIN), Quota::UNBOUNDED, NEVER).unwrap();
         assert_eq!((usage.inodes, complete), (1, true), "hard links count once");
+    }
+
+    #[test]
+    fn inodes_far_beyond_the_quota_are_measured() {
+        let (root, workspace) = tree();
+        for number in 0..NAMES_MIN + 10 {
+            std::fs::create_dir(root.path().join(number.to_string())).unwrap();
+        }
+        let (usage, complete) = measure(&workspace, quota(1 << 30, 100), Quota::UNBOUNDED, NEVER).unwrap();
+        assert_eq!((usage.inodes, complete), (NAMES_MIN + 10, true));
     }
 }

@@ -29,7 +29,7 @@ pub use frame::{Decoder, Frame, HEADER_BYTES, ProtocolError, encode};
 pub use hello::Hello;
 
 /// The version both sides must speak; raised on any change of meaning or layout.
-pub const PROTOCOL_VERSION: u16 = 5;
+pub const PROTOCOL_VERSION: u16 = 6;
 
 /// What `guest init` says on stderr when the channel over the container's own standard streams has ended. The engine's client
 /// of those streams ends with the container, not with the channel.

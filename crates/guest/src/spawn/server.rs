@@ -11,7 +11,7 @@ use guest::protocol::spawn::{
 use guest::protocol::{Decoder, HEARTBEAT_INTERVAL_MS, Hello, MISSED_HEARTBEATS};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, getpid};
+use rustix::process::{Pid, Signal, getpid, kill_process};
 
 use super::census::Census;
 use super::children::{Children, timespec};
@@ -325,6 +325,10 @@ impl Server {
                     &self.workspace,
                     self.counter_files.source() == CounterSource::None,
                 ));
+            }
+            ToGuest::Shutdown => {
+                // One that is refused changes nothing: the engine is asked as well.
+                let _ = kill_process(Pid::INIT, Signal::TERM);
             }
         }
         Ok(())

@@ -67,6 +67,7 @@ fn to_guest() -> impl Strategy<Value = ToGuest> {
         id().prop_map(|stream| ToGuest::Kill { stream }),
         any::<u64>().prop_map(|token| ToGuest::Ping { token }),
         Just(ToGuest::ReadNonce),
+        Just(ToGuest::Shutdown),
         any::<([u64; 3], [u32; 2])>().prop_map(|([token, bytes_max, inodes_max], [uid, gid])| {
             ToGuest::Measure { token, uid, gid, bytes_max, inodes_max }
         }),
@@ -395,7 +396,7 @@ fn limits_are_checked_from_the_header_alone() {
     let max = MAX_PAYLOAD_BYTES;
     assert_eq!(first_error::<Request>(&header(u32::MAX, 9, 1)), oversize(u32::MAX, 9, max));
     assert_eq!(first_error::<Response>(&header(u32::MAX, 9, 1)), oversize(u32::MAX, 9, max));
-    for kind in [0, 10, 255] {
+    for kind in [0, 11, 255] {
         assert_eq!(first_error::<ToGuest>(&header(0, kind, 1)), ProtocolError::UnknownKind { kind });
     }
     for kind in [0, 13, 255] {
@@ -408,6 +409,7 @@ fn stream_zero_is_the_connections_alone() {
     let malformed = |kind| ProtocolError::Malformed { kind, field: "stream" };
     assert_eq!(first_error::<ToGuest>(&header(0, 6, 0)), malformed(6));
     assert_eq!(first_error::<ToGuest>(&header(0, 8, 5)), malformed(8));
+    assert_eq!(first_error::<ToGuest>(&header(0, 10, 5)), malformed(10));
     assert_eq!(first_error::<Request>(&header(0, 10, 0)), malformed(10));
 }
 

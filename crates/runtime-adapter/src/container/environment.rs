@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use events::event::command::InterruptCause;
 use events::ids::CommandId;
+use events::spec::Mechanism;
 use guest::protocol::files::{FilesErrorCode, Quota, Request, Response, Usage};
 use tokio::sync::{Semaphore, watch};
 
@@ -57,6 +58,7 @@ pub(super) struct Environment {
     pub(super) handle: EnvironmentHandle,
     pub(super) uid: u32,
     pub(super) nonce: Vec<u8>,
+    mechanism: Mechanism,
     backing: Backing,
     pub(super) sandbox_name: String,
     pub(super) files_name: String,
@@ -95,7 +97,7 @@ impl Environment {
         handle: EnvironmentHandle,
         uid: u32,
         nonce: Vec<u8>,
-        backing: Backing,
+        (mechanism, backing): (Mechanism, Backing),
     ) -> Self {
         let id = spec.environment_id;
         Self {
@@ -104,6 +106,7 @@ impl Environment {
             handle,
             uid,
             nonce,
+            mechanism,
             backing,
             sandbox_name: naming::sandbox_container(id),
             files_name: naming::files_container(id),
@@ -143,11 +146,24 @@ impl Environment {
         self.set_gone(PortError::Rejected { code: "environment_gone" });
         if let Some(channel) = self.sandbox.lock().await.take() {
             channel.set_stop(Stop::Lost(InterruptCause::SandboxLost));
+            if self.shuts_down(&channel) {
+                let _ = tokio::time::timeout(CLOSE_DEADLINE, channel.closed()).await;
+            }
             channel.close();
         }
         if let Some(channel) = self.files.lock().await.take() {
             channel.close();
         }
+    }
+
+    /// Whether the sandbox was asked to end from inside, ahead of the engine. The way of gVisor's runtime into a sandbox, its kill
+    /// included, takes descriptors that code can use up: it then waits until the sandbox ends.
+    fn shuts_down(&self, channel: &SpawnChannel) -> bool {
+        let is_asked = self.mechanism == Mechanism::Gvisor;
+        if is_asked {
+            channel.shut_down();
+        }
+        is_asked
     }
 
     pub(super) fn writers(&self) -> MutexGuard<'_, Writers> {
@@ -337,6 +353,7 @@ impl Environment {
         }
         channel.set_stop(stop);
         *slot = None;
+        self.shuts_down(channel);
         self.stop_container().await;
         // What was on its way arrives before the end of the stream.
         if tokio::time::timeout(CLOSE_DEADLINE, channel.closed()).await.is_err() {
@@ -347,7 +364,11 @@ impl Environment {
 
     async fn stop_container(&self) {
         self.stopped_by_us.store(true, Ordering::SeqCst);
-        if let Err(error) = self.engine.kill(&self.sandbox_name).await {
+        let (dead, alive) = (InterruptCause::SandboxLost, InterruptCause::SupervisorLost);
+        // A kill that meets the container's own end may fail and have nothing left to do.
+        if let Err(error) = self.engine.kill(&self.sandbox_name).await
+            && self.cause(&self.sandbox_name, dead, alive).await != dead
+        {
             // The guest kills what it started when its channel closes, and the next start stops the container first.
             tracing::warn!(?error, environment = %self.spec.environment_id, "a sandbox could not be stopped");
             self.stopped_by_us.store(false, Ordering::SeqCst);

@@ -133,9 +133,10 @@ impl FilesChannel {
         }
     }
 
-    /// Ends the channel from this side: every request in flight fails.
+    /// Ends the channel from this side, and its client: every request in flight fails.
     pub(super) fn close(&self) {
         self.inbox.ended(LinkEnd::Closed);
+        self.link.end_client();
     }
 }
 

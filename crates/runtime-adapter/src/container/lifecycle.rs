@@ -35,7 +35,8 @@ impl Inner {
     fn environment(&self, spec: EnvironmentSpec, handle: EnvironmentHandle) -> Arc<Environment> {
         let id = spec.environment_id;
         let (uid, nonce) = (self.config.uid(id), self.config.nonce(id));
-        Arc::new(Environment::new(Arc::clone(&self.engine), spec, handle, uid, nonce, self.config.backing))
+        let kind = (self.config.mechanism, self.config.backing);
+        Arc::new(Environment::new(Arc::clone(&self.engine), spec, handle, uid, nonce, kind))
     }
 
     /// No two environments of this process share a user id: limits per user would be shared with it.

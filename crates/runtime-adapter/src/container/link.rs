@@ -69,7 +69,7 @@ pub(super) struct Link<Out> {
     outgoing: Arc<Outgoing>,
     _tasks: [Task; 4],
     /// The only lasting hold on the client.
-    _client: Arc<Mutex<Child>>,
+    client: Arc<Mutex<Child>>,
     /// What the client said on standard error, once it has ended.
     said: watch::Receiver<Option<CliError>>,
     _frames: PhantomData<fn(Out)>,
@@ -100,13 +100,18 @@ impl<Out: Heartbeat + Send + 'static> Link<Out> {
             task("channel writer", async move { writer.write_rest().await }),
             task("channel stderr", listen(stderr, Arc::downgrade(&client), ended, Arc::clone(&pulse))),
         ];
-        Ok(Self { outgoing, _tasks: tasks, _client: client, said, _frames: PhantomData })
+        Ok(Self { outgoing, _tasks: tasks, client, said, _frames: PhantomData })
     }
 
     /// Why the client ended; waits for that.
     pub(super) async fn failure(&self) -> CliError {
         let mut said = self.said.clone();
         said.wait_for(Option::is_some).await.ok().and_then(|said| *said).unwrap_or(CliError::Other)
+    }
+
+    /// Ends the client, which closes the other side. One whose container has died may hang for good.
+    pub(super) fn end_client(&self) {
+        kill(&self.client);
     }
 
     /// Sends a frame that waits behind no data.
@@ -123,6 +128,11 @@ impl<Out: Heartbeat + Send + 'static> Link<Out> {
     pub(super) fn encoded(&self, frame: Vec<u8>) {
         self.outgoing.encoded(frame);
     }
+}
+
+fn kill(client: &Mutex<Child>) {
+    // It may be ending by itself.
+    let _ = client.lock().unwrap_or_else(PoisonError::into_inner).start_kill();
 }
 
 /// When the other side was last heard of, in milliseconds of this channel's life; 0: never yet.
@@ -172,8 +182,7 @@ async fn listen(
             tokio::time::sleep(Duration::from_millis(LAST_FRAMES_MS)).await;
         }
         if let Some(client) = client.upgrade() {
-            // It may be ending by itself.
-            let _ = client.lock().unwrap_or_else(PoisonError::into_inner).start_kill();
+            kill(&client);
         }
     };
     let said = tokio::select! {

@@ -246,9 +246,15 @@ impl SpawnChannel {
         let _ = self.foreground_at_stop.set(command_id);
     }
 
-    /// Ends the channel from this side: every mailbox closes.
+    /// Has the container end from inside, which takes no descriptor of a sandbox that may have none left.
+    pub(super) fn shut_down(&self) {
+        self.link.control(&ToGuest::Shutdown);
+    }
+
+    /// Ends the channel from this side, and its client: every mailbox closes.
     pub(super) fn close(&self) {
         self.inbox.ended(LinkEnd::Closed);
+        self.link.end_client();
     }
 
     /// Waits until the channel is over.

@@ -176,7 +176,9 @@ pub async fn an_innocent_command_after_an_oom_is_left_alone(subject: &Subject) {
         let guilty = Call::argv(&["python3", "-c", "x = bytearray(1 << 30)"]);
         let killed = subject.run(&handle, guilty).await.expect("a result");
         assert_eq!(killed.killed_by, Some(KillReason::Memory));
-        assert_eq!(killed.evidence.and_then(|evidence| evidence.oom_kills), Some(1));
+        let oom_kills = killed.evidence.and_then(|evidence| evidence.oom_kills).expect("a count");
+        // Of a gVisor sandbox the kernel may end several processes, one after the other, before its own.
+        assert!(oom_kills == 1 || oom_kills > 1 && subject.mechanism == Mechanism::Gvisor, "{oom_kills}");
         let innocent = subject.sh(&handle, "sleep 1; echo fine").await;
         assert_eq!((innocent.killed_by, innocent.stdout.head.as_slice()), (None, &b"fine\n"[..]));
     }

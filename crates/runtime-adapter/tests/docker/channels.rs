@@ -40,11 +40,11 @@ fn first_clients(on: Mechanism) -> (usize, usize) {
     if on == Mechanism::Gvisor { (1, 1) } else { (2, 0) }
 }
 
-fn all_clients(id: EnvironmentId) -> Vec<Pid> {
+pub(crate) fn all_clients(id: EnvironmentId) -> Vec<Pid> {
     ["run", "exec"].iter().flat_map(|verb| clients(verb, id)).collect()
 }
 
-async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let begun = Instant::now();
     while !holds().await {
         assert!(begun.elapsed() < PATIENCE, "{what}: never");

@@ -5,6 +5,7 @@
 
 mod channels;
 mod engine;
+mod exhausted;
 mod faults;
 mod profile;
 mod start;

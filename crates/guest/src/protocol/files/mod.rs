@@ -67,6 +67,6 @@ pub const WALK_MAX_MS: u64 = 30_000;
 /// The same for a `Measure`, in milliseconds: whoever waits for it is watching somebody write.
 pub const MEASURE_MAX_MS: u64 = 10_000;
 
-/// A walk that finds more names than this many per inode of the quota ends with `CannotMeasure`: hard links cost
-/// their maker nothing and the walk as much as files.
+/// A walk that finds more further names of inodes that it has met than this many per inode of the quota ends with
+/// `CannotMeasure`: hard links cost their maker nothing and the walk as much as files.
 pub const NAMES_PER_INODE: u64 = 4;

@@ -34,7 +34,7 @@ pub enum FilesErrorCode {
     NonceMismatch = 12,
     /// A request before `Init` or `Adopt`.
     NotReady = 13,
-    /// The walk cannot hold what it found (entry or name budget), found more names than
+    /// The walk cannot hold what it found (entry or name budget), found more hard links than
     /// [`NAMES_PER_INODE`](super::NAMES_PER_INODE) allows, or took too long: not measurable.
     CannotMeasure = 14,
     /// The host cancelled the request.

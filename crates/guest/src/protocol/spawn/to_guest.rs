@@ -63,6 +63,8 @@ pub enum ToGuest {
         /// The same, in inodes.
         inodes_max: u64,
     },
+    /// Ends the container: PID 1 is told to end, and everything with it. Needs nothing that code could have used up.
+    Shutdown,
 }
 
 impl Frame for ToGuest {
@@ -77,12 +79,13 @@ impl Frame for ToGuest {
             Self::Ping { .. } => 7,
             Self::ReadNonce => 8,
             Self::Measure { .. } => 9,
+            Self::Shutdown => 10,
         }
     }
 
     fn stream(&self) -> u32 {
         match self {
-            Self::Hello(_) | Self::Ping { .. } | Self::ReadNonce | Self::Measure { .. } => 0,
+            Self::Hello(_) | Self::Ping { .. } | Self::ReadNonce | Self::Measure { .. } | Self::Shutdown => 0,
             Self::Start { stream, .. }
             | Self::StdinData { stream, .. }
             | Self::StdinClose { stream }
@@ -108,7 +111,7 @@ impl Frame for ToGuest {
                 out.put_u64(*bytes_max);
                 out.put_u64(*inodes_max);
             }
-            Self::StdinClose { .. } | Self::Kill { .. } | Self::ReadNonce => {}
+            Self::StdinClose { .. } | Self::Kill { .. } | Self::ReadNonce | Self::Shutdown => {}
         }
     }
 
@@ -117,13 +120,13 @@ impl Frame for ToGuest {
             1 => Some(MAX_PAYLOAD_BYTES),
             2 => Some(MAX_START_BYTES),
             3 => Some(MAX_DATA_BYTES),
-            4..=9 => Some(64),
+            4..=10 => Some(64),
             _ => None,
         }
     }
 
     fn from_parts(kind: u8, stream: u32, payload: &[u8]) -> Result<Self, ProtocolError> {
-        check_stream(kind, stream, matches!(kind, 1 | 7..=9))?;
+        check_stream(kind, stream, matches!(kind, 1 | 7..=10))?;
         let mut take = Take::new(kind, payload);
         let frame = match kind {
             1 => return Hello::take(kind, payload).map(Self::Hello),
@@ -146,6 +149,7 @@ impl Frame for ToGuest {
                 bytes_max: take.u64("bytes_max")?,
                 inodes_max: take.u64("inodes_max")?,
             },
+            10 => Self::Shutdown,
             _ => return Err(ProtocolError::UnknownKind { kind }),
         };
         take.finish()?;
