@@ -203,7 +203,8 @@ fn changes<'s, R: Table>(
     writes: &mut Vec<(&'s Statement, Params)>,
 ) -> Result<(), ViewsError> {
     for row in rows.changed() {
-        writes.push((upsert, row.params()?));
+        let params = row.cells()?.into_iter().map(|cell| cell as Box<dyn ToSql + Sync + Send>).collect();
+        writes.push((upsert, params));
     }
     Ok(())
 }

@@ -105,6 +105,18 @@ pub enum Fault {
         /// The stream.
         stream: StreamName,
     },
+    /// An event stands behind one of a later position.
+    #[error("it stands behind position {last}")]
+    Order {
+        /// The position before it.
+        last: Position,
+    },
+    /// An event belongs to another stream than those whose history this is.
+    #[error("there are events of stream {stream}, whose history this is not")]
+    ForeignStream {
+        /// The other stream.
+        stream: StreamName,
+    },
     /// There is no body.
     #[error("the body is missing")]
     BodyMissing,
