@@ -5,6 +5,8 @@ use std::str::FromStr;
 use events::stored::{Header, Recorded};
 use events::{Position, RunId, TenantId, Timestamp};
 
+use crate::error::ReplayError;
+
 /// Whose events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct Owner {
@@ -22,6 +24,16 @@ impl Owner {
     pub fn owns(&self, header: &Header) -> bool {
         (self.run.is_none() || header.correlation_id == self.run)
             && self.tenant.is_none_or(|tenant| header.tenant == tenant)
+    }
+
+    /// Why nothing was found in the whole log.
+    #[must_use]
+    pub const fn absent(&self) -> ReplayError {
+        match (self.run, self.tenant) {
+            (Some(run_id), _) => ReplayError::NoSuchRun { run_id },
+            (None, Some(tenant)) => ReplayError::NoSuchTenant { tenant },
+            (None, None) => ReplayError::Empty,
+        }
     }
 }
 

@@ -43,5 +43,6 @@ pub use rows::{Row, Rows};
 pub use run_events::{RunEventFilter, RunEventRow};
 pub use runner::{Lag, Runner, RunnerStatus, StopReason};
 pub use runs::RunRow;
+pub use session::CONSUMER;
 pub use shown::{InvalidView, ShownRow, ShownRows, View, live};
 pub use views::Views;
