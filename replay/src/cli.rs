@@ -35,6 +35,8 @@ const AFTER_HELP: &str = "\
 Exit codes: 0 valid, 2 tampered or different, 3 unanchored, 4 unreadable or empty, 64 wrong usage.\n\
 The tool never writes to the database: its session is read-only.";
 
+const EVERYWHERE: &str = "Options of every subcommand";
+
 /// Looks at a Leasehold log without trusting the service.
 #[derive(Debug, Parser)]
 #[command(name = "leasehold-replay", version, after_help = AFTER_HELP)]
@@ -42,7 +44,7 @@ pub struct Cli {
     #[command(flatten)]
     source: SourceArgs,
     /// Data on standard output as JSON.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
     json: bool,
     #[command(subcommand)]
     command: Command,
@@ -51,10 +53,10 @@ pub struct Cli {
 #[derive(Debug, Args)]
 struct SourceArgs {
     /// The database, as the audit role: postgresql://leasehold_audit@db.example.com/leasehold
-    #[arg(long, global = true, value_name = "URL", env = "LEASEHOLD_DATABASE_URL", hide_env_values = true)]
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "URL", env = "LEASEHOLD_DATABASE_URL", hide_env_values = true)]
     database_url: Option<String>,
     /// The data directory of an embedded database that is running (`leasehold serve --dev --data DIR`).
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "DIR")]
     data: Option<PathBuf>,
 }
 

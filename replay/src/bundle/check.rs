@@ -219,6 +219,10 @@ impl fmt::Display for BundleReport {
         }
         let words = match self.verdict {
             Verdict::Unanchored => {
+                writeln!(
+                    f,
+                    "positions are as the file names them: only a signed head binds them to the events"
+                )?;
                 return writeln!(
                     f,
                     "UNANCHORED: {PROOF}: whoever wrote the file could have made all of it up"

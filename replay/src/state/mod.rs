@@ -62,8 +62,11 @@ pub async fn write(
             let mut folded = Folded::default();
             let mut last = None;
             let mut events = std::pin::pin!(events(&transaction, Position(0)).await?);
-            while let Some(recorded) = events.try_next().await? {
-                if selection.ends_before(recorded.position, recorded.header.recorded_at) {
+            // What lies behind the place is not read: it may be of a newer version.
+            while selection.position.is_none_or(|end| folded.next <= end)
+                && let Some(recorded) = events.try_next().await?
+            {
+                if selection.time.is_some_and(|end| recorded.header.recorded_at > end) {
                     break;
                 }
                 last = Some((recorded.position, recorded.header.recorded_at));
@@ -99,11 +102,6 @@ pub async fn write(
 }
 
 impl Selection {
-    /// Whether the state ends before this event.
-    fn ends_before(&self, position: Position, recorded_at: Timestamp) -> bool {
-        self.position.is_some_and(|end| position > end) || self.time.is_some_and(|end| recorded_at > end)
-    }
-
     /// The last event that counts, if the log reaches what was asked for.
     fn check(&self, last: Option<(Position, Timestamp)>) -> Result<(Position, Timestamp), ReplayError> {
         match (last, self.position, self.time) {

@@ -88,9 +88,9 @@ pub(crate) fn shown(value: Option<&Value>) -> String {
     }
 }
 
-/// Ids, times, names of ours: nothing that needs quotes.
+/// Ids, times, names of ours: nothing that needs quotes, and nothing that looks like an absent value.
 fn is_word(text: &str) -> bool {
-    !text.is_empty()
+    text.starts_with(|first: char| first.is_ascii_alphanumeric())
         && text.len() <= 80
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b':' | b'.'))
 }
