@@ -15,6 +15,7 @@ use crate::bundle::{check, write as export};
 use crate::error::ReplayError;
 use crate::output::json_line;
 use crate::source::Source;
+use crate::timeline::Told;
 use crate::{diff, state, timeline, verify, watch};
 
 /// Exit codes, as documented in the help.
@@ -35,6 +36,10 @@ const AFTER_HELP: &str = "\
 Exit codes: 0 valid, 2 tampered or different, 3 unanchored, 4 unreadable or empty, 64 wrong usage.\n\
 The tool never writes to the database: its session is read-only.";
 
+const AFTER_EXPORT: &str = "\
+Exit codes: 0 written, 2 written and tampered, 4 unreadable (written all the same where only the meaning of an event \
+is not known) or nothing found, 64 wrong usage.";
+
 const EVERYWHERE: &str = "Options of every subcommand";
 
 /// Looks at a Leasehold log without trusting the service.
@@ -53,7 +58,8 @@ pub struct Cli {
 #[derive(Debug, Args)]
 struct SourceArgs {
     /// The database, as the audit role: postgresql://leasehold_audit@db.example.com/leasehold
-    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "URL", env = "LEASEHOLD_DATABASE_URL", hide_env_values = true)]
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "URL")]
+    #[arg(env = "LEASEHOLD_DATABASE_URL", hide_env_values = true)]
     database_url: Option<String>,
     /// The data directory of an embedded database that is running (`leasehold serve --dev --data DIR`).
     #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "DIR")]
@@ -93,11 +99,9 @@ enum Command {
     Diff,
     /// A run's history as a file of JSON lines that `verify --bundle` checks without the database.
     ///
-    /// Holds the bytes of every event, bodies included: what the run's commands said is in it. It is checked on the way; a damaged
-    /// history is written all the same, and its faults are told on standard error.
-    #[command(
-        after_help = "Exit codes: 0 written, 2 written and tampered, 4 unreadable or nothing found, 64 wrong usage."
-    )]
+    /// Holds the bytes of every event, bodies included: what the run's commands said is in it. It is checked on the way; a
+    /// damaged history is written all the same, and its faults are told on standard error.
+    #[command(after_help = AFTER_EXPORT)]
     Export {
         /// The run.
         #[arg(long, value_name = "RUN")]
@@ -186,7 +190,10 @@ async fn run(cli: Cli) -> Result<u8, ReplayError> {
             let mut out = stdout();
             let told = timeline::write(&cli.source.source()?, selection, json, &mut out).await;
             out.flush()?;
-            told.map(|()| exit::VALID)
+            if told? == Told::SeveralTenants {
+                complain("several tenants have a run of that id: --tenant tells them apart");
+            }
+            Ok(exit::VALID)
         }
         Command::StateAt(selection) => {
             let mut out = stdout();
@@ -279,9 +286,13 @@ fn exported(written: &export::Written) -> u8 {
     for fault in faults {
         let _ = writeln!(words, "  FAULT: {}", Escaped(&fault.to_string()));
     }
-    if *faults_found == 0 {
-        return exit::VALID;
-    }
-    let _ = writeln!(words, "TAMPERED: {faults_found} faults; the file shows what is stored");
-    exit::TAMPERED
+    let (code, verdict) = match *faults_found {
+        0 => return exit::VALID,
+        _ if written.report.is_unchanged() => {
+            (exit::UNREADABLE, "UNREADABLE: this version does not know every event")
+        }
+        _ => (exit::TAMPERED, "TAMPERED: the log is not what was recorded"),
+    };
+    let _ = writeln!(words, "{verdict}; the file holds what is stored");
+    code
 }

@@ -1,5 +1,6 @@
 //! What happened, one line per event.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 
 use event_log::verify::events;
@@ -66,6 +67,15 @@ impl Lines {
     }
 }
 
+/// Whose events were told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// What was asked for.
+    Selected,
+    /// A run was asked for, and several tenants have one of that id.
+    SeveralTenants,
+}
+
 /// Writes the selected events in order. The whole log is read, not an index of it: no event of a run can be missing because a
 /// projection lacks it.
 ///
@@ -77,7 +87,7 @@ pub async fn write(
     selection: Selection,
     json: bool,
     out: &mut impl Write,
-) -> Result<(), ReplayError> {
+) -> Result<Told, ReplayError> {
     source
         .with(async |client| {
             let transaction = snapshot(client).await?;
@@ -88,6 +98,7 @@ pub async fn write(
             let mut events = std::pin::pin!(events(&transaction, first).await?);
             let mut lines = Lines::new(json);
             let mut begun = selection.from.is_none();
+            let mut tenants = BTreeSet::new();
             while let Some(recorded) = events.try_next().await? {
                 begun = begun || selection.from.is_some_and(|from| from.is_reached_by(&recorded));
                 if !begun {
@@ -97,13 +108,15 @@ pub async fn write(
                     break;
                 }
                 if selection.owner.owns(&recorded.header) {
+                    tenants.insert(recorded.header.tenant);
                     lines.write(&recorded, out)?;
                 }
             }
             match (lines.written(), selection) {
                 (0, Selection { owner, from: None, until: None }) => Err(owner.absent()),
                 (0, _) => Err(ReplayError::NothingSelected),
-                _ => Ok(()),
+                _ if selection.owner.run.is_some() && tenants.len() > 1 => Ok(Told::SeveralTenants),
+                _ => Ok(Told::Selected),
             }
         })
         .await

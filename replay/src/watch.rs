@@ -1,7 +1,7 @@
 //! The log as it grows: new events as lines, through a restart of the database, until somebody has seen enough.
 //!
-//! Looks at the head by polling, from 50 ms while something moves to 1 s when nothing does. After a loss of the session the log must
-//! be the same one, with the same event where the watch stopped: a database that was put back or exchanged ends it.
+//! Looks at the head by polling, from 50 ms while something moves to 1 s when nothing does. After a loss of the session the log
+//! must be the same one, with the same event where the watch stopped: a database that was put back or exchanged ends it.
 
 use std::io::Write;
 use std::time::Duration;

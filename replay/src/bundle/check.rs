@@ -1,11 +1,11 @@
-//! The file alone: every leaf anew, each chained to the one before, versions from 1 to the end without a gap, bodies as committed.
+//! The file alone: every leaf anew, each chained to the one before, versions from 1 on without a gap, bodies as committed.
 
 use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::Path;
 
-use event_log::verify::{Fault, HistoryCheck, Report, StoredBytes};
+use event_log::verify::{HistoryCheck, Report, StoredBytes};
 use events::{Event, Position};
 use projections::timeline::Escaped;
 use serde::de::DeserializeOwned;
@@ -94,9 +94,7 @@ pub fn check(path: &Path) -> Result<BundleReport, ReplayError> {
 }
 
 fn verdict(head: &Head, report: &Report, events: u64) -> Verdict {
-    let only_unknown = report.faults_found == report.faults.len() as u64
-        && report.faults.iter().all(|fault| matches!(fault.what, Fault::Body { .. }));
-    if !only_unknown || head.events != events || !names_its_run(head) {
+    if !report.is_unchanged() || head.events != events || !names_its_run(head) {
         Verdict::Tampered
     } else if report.faults_found > 0 {
         Verdict::Unreadable

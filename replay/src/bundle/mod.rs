@@ -5,8 +5,8 @@
 //!    "streams":[{"stream":…,"version":N,"tip":hex}],"events":N,"checkpoint":null}
 //!   {"position":…,"header":base64,"salt":base64|null,"body":base64|null,"proof":null}     N lines, by position
 //! ```
-//! Bytes are those of the log. `checkpoint` has room for a signed head's note and `proof` for an event's inclusion in it; while they
-//! are null, nothing outside the file vouches for it. A reader ignores fields it does not know: they can only say more.
+//! Bytes are those of the log. `checkpoint` has room for a signed head's note and `proof` for an event's inclusion in it; while
+//! they are null, nothing outside the file vouches for it. A reader ignores fields it does not know: they can only say more.
 //! - [`write`]: from the log. [`check`]: the file alone.
 
 pub mod check;

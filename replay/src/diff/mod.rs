@@ -1,7 +1,7 @@
 //! The live views against a fresh fold, row by row and column by column, in one snapshot.
 //!
-//! Two passes over the log, and the second only when the first found something: to compare, digests of ended commands are enough; to
-//! tell what differs, the values of the few rows concerned are folded again.
+//! Two passes over the log, and the second only when the first found something: to compare, digests of ended commands are
+//! enough; to tell what differs, the values of the few rows concerned are folded again.
 
 mod report;
 

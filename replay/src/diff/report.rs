@@ -156,7 +156,10 @@ impl fmt::Display for Report {
                 DifferenceKind::Differs { .. } => {
                     for Changed { column, live, folded } in &found.changed {
                         let (live, folded) = (shown(Some(live)), shown(Some(folded)));
-                        writeln!(f, "  {view}: {row}, {column}: live {live}, folded {folded}")?;
+                        // Long values are cut, and may differ only behind the cut.
+                        let more =
+                            if live == folded { " (they differ further on: --json has all)" } else { "" };
+                        writeln!(f, "  {view}: {row}, {column}: live {live}, folded {folded}{more}")?;
                     }
                 }
             }

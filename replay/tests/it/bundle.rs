@@ -253,8 +253,8 @@ async fn an_event_of_a_newer_version_is_exported_and_not_called_intact() {
     let database = filled().await;
     append_unknown(&database).await;
     let (code, told, complaint) = export(&database, &[]);
-    assert_eq!(code, Some(2), "its bytes are whole, its meaning is not known: {complaint}");
-    assert!(complaint.contains("BridgeCallDreamt"), "{complaint}");
+    assert_eq!(code, Some(4), "its bytes are whole, its meaning is not known: {complaint}");
+    assert!(complaint.contains("BridgeCallDreamt") && complaint.contains("UNREADABLE"), "{complaint}");
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("bundle");
     fs::write(&path, told).unwrap();
@@ -269,6 +269,10 @@ async fn a_damaged_history_is_written_as_it_is_and_named() {
     let (code, told, complaint) = export(&database, &[]);
     assert_eq!(code, Some(2));
     assert!(complaint.contains("FAULT: position 3: the body is missing"), "{complaint}");
+    assert!(
+        complaint.ends_with("TAMPERED: the log is not what was recorded; the file holds what is stored\n"),
+        "{complaint}"
+    );
     let line: Value = serde_json::from_str(told.lines().nth(4).unwrap()).unwrap();
     assert_eq!((&line["body"], &line["salt"]), (&Value::Null, &Value::Null));
 }

@@ -111,6 +111,18 @@ async fn values_of_commands_that_were_put_away_are_told() {
         (&difference["column"], &difference["live"], &difference["folded"]),
         (&"duration_ms".into(), &1.into(), &1_004.into())
     );
+
+    // Values that are alike as far as they are shown.
+    let long = json!(["printf", "x".repeat(100)]).to_string();
+    let administrator = database.administrator().await.unwrap();
+    administrator.execute("UPDATE views.commands SET duration_ms = 1004, argv = $1", &[&long]).await.unwrap();
+    tamper(&database, "UPDATE views.leases SET labels = replace(labels, '}', ',\"zzz\":\"1\"}')").await;
+    let words = text(&replay(&["diff", "--database-url", &database.audit_url()]).stdout);
+    assert_harmless(&words);
+    assert!(
+        words.contains("labels: live") && words.contains("(they differ further on: --json has all)"),
+        "{words}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

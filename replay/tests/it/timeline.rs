@@ -105,6 +105,13 @@ async fn a_part_is_selected_by_owner_place_and_time() {
     assert_eq!(positions(&["--tenant", &others], &url), [11]);
     assert_eq!(positions(&["--from", "3", "--until", "5"], &url), [3, 4]);
 
+    let both = replay(&["timeline", "--run", &run, "--database-url", &url]);
+    assert_eq!(both.status.code(), Some(0));
+    assert!(
+        text(&both.stderr).contains("several tenants have a run of that id"),
+        "nobody takes two runs for one"
+    );
+
     // The run's ten events are of one moment; those behind them were recorded later.
     let first = text(&replay(&["timeline", "--json", "--database-url", &url, "--until", "1"]).stdout);
     let first: serde_json::Value = serde_json::from_str(&first).unwrap();

@@ -94,8 +94,8 @@ impl Checker {
     }
 }
 
-/// Checks the whole history of chosen streams, outside of a database: every leaf anew, each chained to the one before, bodies as
-/// committed. What lies between the events is not looked at.
+/// Checks the whole history of chosen streams, outside of a database: every leaf anew, each chained to the one before, bodies
+/// as committed. What lies between the events is not looked at.
 #[derive(Debug)]
 pub struct HistoryCheck {
     log_id: LogId,
@@ -122,8 +122,8 @@ impl HistoryCheck {
         self.checker.take(Checked::bytes(self.log_id, stored))
     }
 
-    /// After the last event: each of `tips` is the end of a stream, and no other stream was met. The report's head is the position
-    /// after the last event.
+    /// After the last event: each of `tips` is the end of a stream, and no other stream was met. The report's head is the
+    /// position after the last event.
     #[must_use]
     pub fn finish(mut self, tips: &[(StreamName, Version, [u8; 32])]) -> Report {
         for (stream, version, leaf) in tips {

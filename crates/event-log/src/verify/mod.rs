@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   one query ── rows ──> ranges of positions ──> threads: each event by itself (`event`)
-//!                                                    └─ in order again ──> gaps, chains, tips (`check`, `chains`), the caller
+//!                                                 └─ in order again ──> gaps, chains, tips (`check`, `chains`), caller
 //! ```
 
 mod chains;
@@ -33,6 +33,8 @@ use event::{Checked, Context};
 
 /// Events of one range. An event has at most half a MiB: a range of the largest ones still fits into memory.
 const RANGE_EVENTS: usize = 128;
+/// More ranges at a time than this only wait for the one thread that puts them in order.
+const RANGES_MAX: usize = 8;
 
 /// How to verify.
 #[derive(Clone, Copy, Debug)]
@@ -47,8 +49,8 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        let ranges = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { faults_max: 20, progress_every: 10_000, ranges }
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { faults_max: 20, progress_every: 10_000, ranges: processors.min(RANGES_MAX) }
     }
 }
 

@@ -30,6 +30,14 @@ impl Report {
     pub const fn is_sound(&self) -> bool {
         self.events > 0 && self.faults_found == 0
     }
+
+    /// Whatever was found are whole bytes of which this version does not know what they say: nothing was changed. True when
+    /// nothing was found.
+    #[must_use]
+    pub fn is_unchanged(&self) -> bool {
+        self.faults_found == self.faults.len() as u64
+            && self.faults.iter().all(|fault| matches!(fault.what, Fault::Body { .. }))
+    }
 }
 
 /// One fault.
