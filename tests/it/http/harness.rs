@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use event_log::proof::note::VerifierKey;
-use event_log::seal::{init_key, pinned_keys};
+use event_log::seal::{Proofs, init_key};
 use event_log::testing::{TestDatabase, test_database};
 use event_log::{EventLog, LogConfig};
 use events::event::command::InterruptCause;
@@ -152,8 +152,9 @@ impl Api {
 
     /// The log's origin and the key that its heads are verified with.
     pub(super) async fn verifier(&self) -> (String, VerifierKey) {
-        let (origin, keys) = pinned_keys(&self.database.audit_url()).await.expect("the keys");
-        (origin, keys[0].parse().expect("a key"))
+        let proofs = Proofs::open(&self.database.audit_url(), 1).expect("an address");
+        let pinned = proofs.pinned().await.expect("the keys");
+        (pinned.origin, pinned.verifier_keys[0].parse().expect("a key"))
     }
 
     /// A session that may do anything to the database.

@@ -88,7 +88,7 @@ async fn every_event_of_a_run_is_proven_in_the_signed_head() {
         let (status, proof) =
             api.get(&format!("/v1/log/consistency?from={}&to={}", first.size, head.size)).await;
         assert_eq!(status, 200, "{proof}");
-        verify_consistency(first.size, &first.root, head.size, &hashes(&proof["hashes"]), &head.root)
+        verify_consistency(first.size, &first.root, head.size, &head.root, &hashes(&proof["hashes"]))
             .expect("it has only grown");
     }
     let (status, newest) = api.get("/v1/log/consistency?from=1").await;

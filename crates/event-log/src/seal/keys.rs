@@ -137,7 +137,7 @@ impl From<tokio_postgres::Error> for InitKeyError {
 /// When the file cannot be made or used, its key belongs to another log, or the database does not answer.
 pub async fn init_key(migrate_url: &str, path: &Path) -> Result<SignerKey, InitKeyError> {
     let session = Session::connect(&config(migrate_url, "leasehold keys")?).await?;
-    let meta = stored::meta(session.client()).await?;
+    let meta = stored::pinned(session.client()).await?;
     let key = match load_key(path) {
         Err(KeyFileError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
             generate_key(path, &meta.origin)?
@@ -146,16 +146,6 @@ pub async fn init_key(migrate_url: &str, path: &Path) -> Result<SignerKey, InitK
     };
     pin_keys(migrate_url, std::slice::from_ref(key.verifier())).await?;
     Ok(key)
-}
-
-/// The origin of the log at `url` (any role that may read it) and the public keys that are pinned for it, as verifiers take them.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn pinned_keys(url: &str) -> Result<(String, Vec<String>), LogError> {
-    let session = Session::connect(&config(url, "leasehold keys")?).await?;
-    let meta = stored::meta(session.client()).await?;
-    Ok((meta.origin, meta.verifier_keys))
 }
 
 #[cfg(test)]

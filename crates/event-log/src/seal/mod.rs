@@ -31,7 +31,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use fault::SealFault;
 pub use head::{FileHead, HeadStore, HeadStoreError};
-pub use keys::{InitKeyError, KeyFileError, generate_key, init_key, load_key, pin_keys, pinned_keys};
+pub use keys::{InitKeyError, KeyFileError, generate_key, init_key, load_key, pin_keys};
 pub use proofs::{ConsistencyProof, InclusionProof, ProofReader, Proofs, ProofsError};
 pub use stored::{Pinned, StoredCheckpoint};
 

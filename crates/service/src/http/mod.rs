@@ -39,7 +39,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub use problem::Code;
-use routes::{commands, files, leases, runs, service};
+use routes::{commands, files, leases, log, runs, service};
 
 use crate::App;
 
