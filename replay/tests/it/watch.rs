@@ -97,12 +97,21 @@ impl Drop for Watch {
 
 /// Until a watch has looked at the head of this database.
 async fn watched(database: &TestDatabase) {
+    is_watched(database, true).await;
+}
+
+/// Until the session of the last one has ended as well: it outlives the process for a moment.
+async fn left(database: &TestDatabase) {
+    is_watched(database, false).await;
+}
+
+async fn is_watched(database: &TestDatabase, expected: bool) {
     let administrator = database.administrator().await.unwrap();
     let sql = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'leasehold-replay' \
                AND state = 'idle' AND query LIKE '%log.%'";
     let start = Instant::now();
-    while administrator.query(sql, &[]).await.unwrap().is_empty() {
-        assert!(start.elapsed() < SOON, "nobody watches");
+    while administrator.query(sql, &[]).await.unwrap().is_empty() == expected {
+        assert!(start.elapsed() < SOON, "watched: not {expected}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -124,6 +133,7 @@ async fn new_events_are_told_until_ctrl_c() {
         words.signal(signal);
         assert_eq!(words.ended(), Some(0));
         assert!(words.complaints.recv().is_err(), "not a word of complaint");
+        left(&database).await;
     }
 }
 
