@@ -12,7 +12,10 @@ static MIGRATOR: Migrator = sqlx::migrate!("../../migrations");
 /// The schema could not be brought up to date.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
-    /// No session, or the connection string is malformed.
+    /// The connection string is malformed.
+    #[error("the address of the database cannot be read")]
+    Url(#[source] sqlx::Error),
+    /// No session.
     #[error("could not connect to the database as the migrating role")]
     Connect(#[source] sqlx::Error),
     /// A migration failed, or the database holds migrations that this version does not know.
@@ -26,7 +29,7 @@ pub enum MigrateError {
 /// # Errors
 /// When the database cannot be reached, the roles are missing, or a migration fails (it is then undone whole).
 pub async fn migrate(url: &str) -> Result<(), MigrateError> {
-    let options: PgConnectOptions = url.parse().map_err(MigrateError::Connect)?;
+    let options: PgConnectOptions = url.parse().map_err(MigrateError::Url)?;
     let mut connection = options.connect().await.map_err(MigrateError::Connect)?;
     MIGRATOR.run(&mut connection).await?;
     // Closing politely is only that: the work is committed.

@@ -34,8 +34,11 @@ Exit codes: the command's own, and
   2    wrong usage or configuration
   124  the command was killed by its time limit
   125  the command has no result, for a reason that is not its own
+  126, 127  the program could not be started; the message says why
   137  the command was killed for another reason; the message names it
-  130, 143  ended by Ctrl-C or SIGTERM; the command was killed";
+  130, 143  ended by Ctrl-C or SIGTERM; the command was killed
+  141  nobody reads the output any more; the command was killed
+The time limit is at most what the operator allows (300 s unless set otherwise): a longer --timeout is lowered to it.";
 
 const LEASE_EXAMPLES: &str = "\
 Examples:
@@ -129,7 +132,7 @@ pub(super) struct Run {
     /// Life of the acquired lease in seconds.
     #[arg(long, default_value_t = 600.0, value_name = "SECONDS", conflicts_with = "lease")]
     pub(super) ttl: f64,
-    /// Time limit of the command in seconds; that of the lease by default.
+    /// Time limit of the command in seconds; that of the lease by default, which is 300 s unless the operator set another.
     #[arg(long, value_name = "SECONDS")]
     pub(super) timeout: Option<f64>,
     /// Working directory relative to /workspace.
@@ -142,7 +145,7 @@ pub(super) struct Run {
     #[arg(short = 'i', long)]
     pub(super) stdin: bool,
     /// Program and arguments.
-    #[arg(required = true, value_name = "PROGRAM", trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(required = true, value_name = "PROGRAM", trailing_var_arg = true)]
     pub(super) argv: Vec<String>,
 }
 
@@ -294,5 +297,12 @@ mod tests {
         let bare = Cli::try_parse_from(["leasehold", "run", "--token", "t", "ls", "--lease"]).unwrap();
         assert!(matches!(bare.command, Command::Run(run) if run.argv == ["ls", "--lease"]));
         assert!(Cli::try_parse_from(["leasehold", "run", "--token", "t"]).is_err());
+        // A misspelt option of ours is nobody's program.
+        for words in [["--time", "2", "--", "sleep"], ["--ttl=20", "--nosuch", "--", "true"]] {
+            let words = ["leasehold", "run", "--token", "t"].into_iter().chain(words);
+            assert!(Cli::try_parse_from(words).is_err());
+        }
+        let dashed = Cli::try_parse_from(["leasehold", "run", "--token", "t", "--", "-x", "y"]).unwrap();
+        assert!(matches!(dashed.command, Command::Run(run) if run.argv == ["-x", "y"]));
     }
 }

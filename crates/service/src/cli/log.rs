@@ -6,7 +6,7 @@ use event_log::seal::{Pinned, Proofs};
 use serde_json::json;
 
 use super::args::{KeyAction, Log, LogPart};
-use super::exit::{Failure, with_causes};
+use super::exit::{self, Failure, with_causes};
 
 pub(super) async fn log(args: Log) -> Result<u8, Failure> {
     let LogPart::Key { action: KeyAction::Show { database_url, json } } = args.part;
@@ -19,6 +19,6 @@ pub(super) async fn log(args: Log) -> Result<u8, Failure> {
     } else {
         keys.iter().try_for_each(|key| writeln!(out, "{key}"))
     };
-    written.map_err(|error| Failure::failed(format!("output cannot be written: {error}")))?;
+    written.map_err(|error| exit::unwritten(&error, 0))?;
     Ok(0)
 }

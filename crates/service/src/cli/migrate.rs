@@ -2,11 +2,20 @@
 
 use std::path::Path;
 
+use event_log::MigrateError;
+
 use super::args::Migrate;
 use super::exit::{self, Failure, with_causes};
 
 pub(super) async fn migrate(args: Migrate) -> Result<u8, Failure> {
-    event_log::migrate(&args.database_url).await.map_err(|error| Failure::failed(with_causes(&error)))?;
+    event_log::migrate(&args.database_url).await.map_err(|error| {
+        let words = with_causes(&error);
+        match error {
+            MigrateError::Url(_) => Failure::usage(words),
+            MigrateError::Connect(_) => Failure::unavailable(words),
+            MigrateError::Migrate(_) => Failure::failed(words),
+        }
+    })?;
     exit::tell("the schema is up to date");
     if args.init {
         init(&args.database_url, &args.signing_key_file).await?;

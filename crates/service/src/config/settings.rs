@@ -80,7 +80,7 @@ pub const SETTINGS: &[Setting] = &[
         "variables that commands see: HTTP_PROXY, HTTPS_PROXY, NO_PROXY, LANG, LANGUAGE, LC_*, TZ",
     ),
     setting("log_format", "pretty", "log lines on standard error: pretty or json"),
-    setting("log_filter", "info", "which log lines are written"),
+    setting("log_filter", "info,sqlx::postgres::notice=warn", "which log lines are written"),
     unset("crash_point", "where a debug build dies on purpose"),
 ];
 
