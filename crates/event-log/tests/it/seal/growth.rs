@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use event_log::Expected;
 use event_log::proof::tiles::Edge;
-use event_log::seal::SealState;
+use event_log::seal::{SealConfig, SealState};
 use futures::future::join_all;
 
-use super::{root_of, says, sealed, sealing};
+use super::{Sealing, root_of, says, sealed, sealing};
 use crate::support::{request, run_stream, session};
 
 #[tokio::test]
@@ -88,13 +88,28 @@ async fn stored_tiles_are_those_of_the_signed_sizes_and_nothing_else() {
         .collect();
     assert_eq!(stored, expected);
     let names: Vec<&str> = stored.keys().map(String::as_str).collect();
-    for name in ["tile/0/000", "tile/0/000.p/203", "tile/0/001.p/7", "tile/0/002.p/52", "tile/1/000.p/3"] {
-        assert!(names.contains(&name), "{name} in {names:?}");
-    }
+    // Level 0 where it is full; above it a row for each width, although five heads came between 256 and 768 events.
+    let (full, above) = (["tile/0/000", "tile/0/001", "tile/0/002"], ["tile/1/000.p/1", "tile/1/000.p/2", "tile/1/000.p/3"]);
+    assert_eq!(names, [full, above].concat());
 }
 
-/// The product's bound is one second or 4,096 events. A machine that is busy with other tests may be slower: the assertion allows
-/// three seconds, and an interval that has grown to that fails it.
+/// What the machine kept from a task that only waits 10 ms and asks the database for nothing, at its worst: a sealer can be late by
+/// as much without any fault of its own.
+async fn withheld(sealing: &Sealing, end: Instant) -> Duration {
+    const PAUSE: Duration = Duration::from_millis(10);
+    let client = session(&sealing.fixture.database.audit_url()).await;
+    let mut worst = Duration::ZERO;
+    while Instant::now() < end {
+        let begun = Instant::now();
+        tokio::time::sleep(PAUSE).await;
+        client.query_one("SELECT 1", &[]).await.unwrap();
+        worst = worst.max(begun.elapsed().saturating_sub(PAUSE));
+    }
+    worst
+}
+
+/// The product's bound: a head at most one second or 4,096 events later. Added to the second is what the machine withheld, and to the
+/// events those that come while one page of as many is being sealed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn under_load_heads_stay_close_behind() {
     let sealing = sealing().await;
@@ -108,7 +123,7 @@ async fn under_load_heads_stay_close_behind() {
         }
     }));
     let watch = async {
-        // When each length of the log was first seen; what is sealed is forgotten.
+        // When each length of the log was first seen; what is sealed is forgotten, and how late that was is kept.
         let (mut positions, mut status) = (log.subscribe(), sealer.status());
         let mut seen: BTreeMap<u64, Instant> = BTreeMap::new();
         let (mut oldest, mut most) = (Duration::ZERO, 0);
@@ -119,21 +134,66 @@ async fn under_load_heads_stay_close_behind() {
             }
             let (head, sealed) = (positions.borrow_and_update().get(), status.borrow_and_update().sealed);
             seen.entry(head).or_insert_with(Instant::now);
-            seen.retain(|head, _| *head > sealed);
             if let Some((_, first)) = seen.first_key_value() {
                 oldest = oldest.max(first.elapsed());
             }
+            seen.retain(|head, _| *head > sealed);
             most = most.max(head.saturating_sub(sealed));
         }
         (oldest, most)
     };
-    let (_, (oldest, most)) = tokio::join!(writers, watch);
+    let (_, (oldest, most), withheld) = tokio::join!(writers, watch, withheld(&sealing, end));
     let size = log.head().await.unwrap().get();
-    println!("{size} events; at most {oldest:?} and {most} events behind; {} heads", sealing.heads().await);
-    assert!(oldest < Duration::from_secs(3), "{oldest:?} behind");
+    let heads = sealing.heads().await;
+    println!("{size} events, {heads} heads; at most {oldest:?} and {most} events behind; withheld {withheld:?}");
+    assert!(oldest <= Duration::from_secs(1) + withheld, "{oldest:?} behind; withheld {withheld:?}");
     assert!(most <= 2 * 4096, "{most} events behind");
     sealed(&sealer, size).await;
     assert_eq!(sealing.last().await.root, root_of(&sealing.leaves().await));
     // Close behind, and still far fewer heads than events.
-    assert!(sealing.heads().await <= 40, "{} heads", sealing.heads().await);
+    let by_time = 6 * 2 + 1;
+    assert!(heads <= by_time + (size / 4096) as i64 + 1, "{heads} heads");
+}
+
+/// A lone event is sealed within a second too, right after another head or long after.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lone_event_is_sealed_within_a_second() {
+    let sealing = sealing().await;
+    let sealer = sealing.start();
+    says(&sealer, |status| status.state == SealState::Sealing).await;
+    let end = Instant::now() + Duration::from_secs(3);
+    let events = async {
+        let (mut size, mut worst) = (0, Duration::ZERO);
+        while Instant::now() < end {
+            sealing.append(1).await;
+            size += 1;
+            let begun = Instant::now();
+            sealed(&sealer, size).await;
+            worst = worst.max(begun.elapsed());
+        }
+        (size, worst)
+    };
+    let ((size, worst), withheld) = tokio::join!(events, withheld(&sealing, end));
+    println!("{size} events one by one, each sealed within {worst:?}; withheld {withheld:?}");
+    assert!(size > 2 && worst <= Duration::from_secs(1) + withheld, "{worst:?}; withheld {withheld:?}");
+}
+
+/// What a log costs that grows by an event now and then: its head, and next to nothing of its tiles.
+#[tokio::test]
+async fn a_head_for_every_event_costs_little() {
+    const EVENTS: u64 = 2000;
+    let sealing = sealing().await;
+    for size in 1..=EVENTS {
+        sealing.append(1).await;
+        let sealer = sealing.start_with(SealConfig { recheck_events: 0, ..sealing.config() });
+        sealed(&sealer, size).await;
+        drop(sealer);
+        sealing.unlocked().await;
+    }
+    assert_eq!(sealing.heads().await, EVENTS as i64);
+    let client = session(&sealing.fixture.database.audit_url()).await;
+    let sql = "SELECT pg_total_relation_size('log.tiles'), pg_total_relation_size('log.checkpoints')";
+    let row = client.query_one(sql, &[]).await.unwrap();
+    let (tiles, checkpoints): (i64, i64) = (row.get(0), row.get(1));
+    println!("{EVENTS} events: tiles {tiles} bytes, checkpoints {checkpoints} bytes");
 }
