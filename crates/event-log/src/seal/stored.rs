@@ -121,7 +121,8 @@ pub(super) async fn tiles(
 
 /// The leaves of the events from position `from` up to `end`; they end before the first that is missing or is no hash.
 pub(super) async fn leaves(client: &impl GenericClient, from: u64, end: u64) -> Result<Vec<Hash>, LogError> {
-    let sql = "SELECT position, leaf FROM log.events WHERE position >= $1 AND position < $2 ORDER BY position";
+    let sql =
+        "SELECT position, leaf FROM log.events WHERE position >= $1 AND position < $2 ORDER BY position";
     let parameters: [(&(dyn ToSql + Sync), Type); 2] =
         [(&signed(from), Type::INT8), (&signed(end), Type::INT8)];
     let mut leaves = Vec::new();
@@ -240,9 +241,9 @@ pub(super) async fn witnessed(
     let parameters: [(&(dyn ToSql + Sync), Type); 2] =
         [(&signed(from), Type::INT8), (&signed(end), Type::INT8)];
     let rows = client.query_typed(sql, &parameters).await?;
-    let witnessed = rows.iter().map(|row| {
-        Ok(Witnessed { event: stored_header(row)?, next: row.try_get(5)?, tip: row.try_get(6)? })
-    });
+    let witnessed = rows
+        .iter()
+        .map(|row| Ok(Witnessed { event: stored_header(row)?, next: row.try_get(5)?, tip: row.try_get(6)? }));
     witnessed.collect()
 }
 

@@ -120,15 +120,7 @@ fn widths_follow_the_size() {
 fn growing_stores_what_changed_and_nothing_twice() {
     let (_, tiles) = stored(&[3, 3, 256, 300, 511, 600, 601, 700]);
     let names: Vec<_> = tiles.iter().map(|tile| tile.id().to_string()).collect();
-    assert_eq!(
-        names,
-        [
-            "tile/0/000",
-            "tile/1/000.p/1",
-            "tile/0/001",
-            "tile/1/000.p/2",
-        ]
-    );
+    assert_eq!(names, ["tile/0/000", "tile/1/000.p/1", "tile/0/001", "tile/1/000.p/2",]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Heads follow the log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use event_log::Expected;
@@ -89,21 +89,27 @@ async fn stored_tiles_are_those_of_the_signed_sizes_and_nothing_else() {
     assert_eq!(stored, expected);
     let names: Vec<&str> = stored.keys().map(String::as_str).collect();
     // Level 0 where it is full; above it a row for each width, although five heads came between 256 and 768 events.
-    let (full, above) = (["tile/0/000", "tile/0/001", "tile/0/002"], ["tile/1/000.p/1", "tile/1/000.p/2", "tile/1/000.p/3"]);
+    let (full, above) =
+        (["tile/0/000", "tile/0/001", "tile/0/002"], ["tile/1/000.p/1", "tile/1/000.p/2", "tile/1/000.p/3"]);
     assert_eq!(names, [full, above].concat());
 }
 
-/// What the machine kept from a task that only waits 10 ms and asks the database for nothing, at its worst: a sealer can be late by
-/// as much without any fault of its own.
+/// What the machine kept, within the second when it was worst, from a task that only pauses and asks the database for nothing: a sealer
+/// can be late by as much without any fault of its own. A quiet machine keeps a few hundredths of a second.
 async fn withheld(sealing: &Sealing, end: Instant) -> Duration {
-    const PAUSE: Duration = Duration::from_millis(10);
+    const PAUSE: Duration = Duration::from_millis(20);
     let client = session(&sealing.fixture.database.audit_url()).await;
-    let mut worst = Duration::ZERO;
+    let (mut last_second, mut worst) = (VecDeque::<(Instant, Duration)>::new(), Duration::ZERO);
     while Instant::now() < end {
         let begun = Instant::now();
         tokio::time::sleep(PAUSE).await;
         client.query_one("SELECT 1", &[]).await.unwrap();
-        worst = worst.max(begun.elapsed().saturating_sub(PAUSE));
+        last_second.push_back((begun, begun.elapsed().saturating_sub(PAUSE)));
+        // The newest one counts however long it took.
+        while last_second.len() > 1 && last_second[0].0.elapsed() > Duration::from_secs(1) {
+            last_second.pop_front();
+        }
+        worst = worst.max(last_second.iter().map(|(_, late)| *late).sum());
     }
     worst
 }
@@ -145,7 +151,9 @@ async fn under_load_heads_stay_close_behind() {
     let (_, (oldest, most), withheld) = tokio::join!(writers, watch, withheld(&sealing, end));
     let size = log.head().await.unwrap().get();
     let heads = sealing.heads().await;
-    println!("{size} events, {heads} heads; at most {oldest:?} and {most} events behind; withheld {withheld:?}");
+    println!(
+        "{size} events, {heads} heads; at most {oldest:?} and {most} events behind; withheld {withheld:?}"
+    );
     assert!(oldest <= Duration::from_secs(1) + withheld, "{oldest:?} behind; withheld {withheld:?}");
     assert!(most <= 2 * 4096, "{most} events behind");
     sealed(&sealer, size).await;
@@ -178,22 +186,27 @@ async fn a_lone_event_is_sealed_within_a_second() {
     assert!(size > 2 && worst <= Duration::from_secs(1) + withheld, "{worst:?}; withheld {withheld:?}");
 }
 
-/// What a log costs that grows by an event now and then: its head, and next to nothing of its tiles.
+/// What a log costs that grows by an event now and then, a head for each: some hundred bytes of head, and of tiles little more than the
+/// leaves, however far the last tile is filled. The small tables' pages and indexes are in the figure too.
 #[tokio::test]
 async fn a_head_for_every_event_costs_little() {
-    const EVENTS: u64 = 2000;
+    const EVENTS: i64 = 300;
     let sealing = sealing().await;
     for size in 1..=EVENTS {
         sealing.append(1).await;
+        // A sealer that has just begun waits for nothing.
         let sealer = sealing.start_with(SealConfig { recheck_events: 0, ..sealing.config() });
-        sealed(&sealer, size).await;
+        sealed(&sealer, size as u64).await;
         drop(sealer);
         sealing.unlocked().await;
     }
-    assert_eq!(sealing.heads().await, EVENTS as i64);
+    assert_eq!(sealing.heads().await, EVENTS);
+    assert_eq!(sealing.last().await.root, root_of(&sealing.leaves().await));
     let client = session(&sealing.fixture.database.audit_url()).await;
-    let sql = "SELECT pg_total_relation_size('log.tiles'), pg_total_relation_size('log.checkpoints')";
+    let sql = "SELECT pg_total_relation_size('log.tiles'), pg_total_relation_size('log.checkpoints'), count(*) FROM log.tiles";
     let row = client.query_one(sql, &[]).await.unwrap();
-    let (tiles, checkpoints): (i64, i64) = (row.get(0), row.get(1));
+    let (tiles, checkpoints, rows): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
     println!("{EVENTS} events: tiles {tiles} bytes, checkpoints {checkpoints} bytes");
+    assert_eq!(rows, 2, "tile/0/000 and tile/1/000.p/1");
+    assert!(tiles + checkpoints < 1024 * EVENTS, "tiles {tiles} bytes, checkpoints {checkpoints} bytes");
 }
