@@ -1,8 +1,9 @@
 -- The seal: tiles of the Merkle tree over the log's leaves, signed heads, and the keys that verifiers pin.
 --
--- Formats are those of C2SP (tlog-tiles of height 8, tlog-checkpoint, signed-note). A tile that is not full is a row of its own
--- for each width it had when a head was signed; no row ever changes. Any tree size up to the last head can be proven from the
--- narrowest row that is wide enough.
+-- Formats are those of C2SP (tlog-tiles of height 8, tlog-checkpoint, signed-note). No row ever changes. A tile of level 0 is a row
+-- once it is full; until then its hashes are the leaves in log.events, and a head costs no second copy of up to 255 of them. A tile
+-- above changes once in 256 events: when a head is signed it is a row of its own for each width, full or not. Any tree size up to
+-- the last head can be proven from the narrowest row that is wide enough, and from the leaves of the last events.
 
 DO $check$
 BEGIN
@@ -36,7 +37,8 @@ CREATE TABLE log.tiles (
     index  bigint   NOT NULL CHECK (index >= 0),
     width  smallint NOT NULL CHECK (width BETWEEN 1 AND 256),
     hashes bytea    NOT NULL CHECK (octet_length(hashes) = 32 * width),
-    PRIMARY KEY (level, index, width)
+    PRIMARY KEY (level, index, width),
+    CONSTRAINT "leaves of a tile that is not full are in log.events" CHECK (level > 0 OR width = 256)
 );
 -- Hashes do not compress.
 ALTER TABLE log.tiles ALTER COLUMN hashes SET STORAGE EXTERNAL;
@@ -65,10 +67,12 @@ $$;
 REVOKE ALL ON FUNCTION log.pin_verifier_key(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION log.pin_verifier_key(text) TO leasehold_migrate;
 
--- What the sealer needs: no body, and of the columns of an event only those that it checks.
+-- What the sealer needs: no body, of the columns of an event only those that it checks, and of a stream only how it ends, which
+-- tells which event was changed when a root is wrong.
 GRANT USAGE ON SCHEMA log TO leasehold_seal;
 GRANT SELECT ON log.log_meta, log.log_head TO leasehold_seal;
 GRANT SELECT (position, stream_id, version, leaf, header) ON log.events TO leasehold_seal;
+GRANT SELECT (id, version, tip) ON log.streams TO leasehold_seal;
 GRANT SELECT, INSERT ON log.tiles, log.checkpoints TO leasehold_seal;
 GRANT SELECT ON log.tiles, log.checkpoints TO leasehold_append, leasehold_project, leasehold_audit;
 

@@ -133,7 +133,7 @@ async fn a_log_that_is_not_in_order_shows_on_readiness() {
     let head = covering_head(&api).await;
     let (status, ready) = api.get("/readyz").await;
     assert_eq!(status, 200, "{ready}");
-    let tile = "INSERT INTO log.tiles (level, index, width, hashes) VALUES (0, 9000, 1, sha256('forged'))";
+    let tile = "INSERT INTO log.tiles (level, index, width, hashes) VALUES (1, 9000, 1, sha256('forged'))";
     api.administrator().await.batch_execute(tile).await.expect("a superuser");
     api.lease().await;
     let begun = Instant::now();

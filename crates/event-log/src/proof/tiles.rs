@@ -4,8 +4,9 @@
 //!   level 1   [ root of tile 0 | root of tile 1 | ...            ]  one hash per full tile of level 0
 //!   level 0   [ leaf 0 ... leaf 255 ] [ leaf 256 ... leaf 511 ] ...  256 hashes, 8 KiB
 //! ```
-//! A tile that is full never changes. The last one of a level, the edge, is partial: it is stored under its width each time a head
-//! is signed. A tree of any smaller size is read from the same tiles, of which it uses fewer hashes.
+//! A tile that is full never changes. The last one of a level, the edge, is partial. Above level 0 it changes once in 256 leaves and is
+//! stored under its width when it has changed and a head is signed. At level 0 it changes with every leaf and is not stored: its
+//! hashes are the leaves of the events themselves. A tree of any smaller size is read from the same tiles, of which it uses fewer hashes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -274,7 +275,7 @@ pub struct Edge {
     size: u64,
     /// Per level the hashes of its partial tile.
     partial: Vec<Vec<Hash>>,
-    /// Levels whose partial tile has changed since [`Edge::take_new`].
+    /// Levels above 0 whose partial tile has changed since [`Edge::take_new`].
     changed: BTreeSet<usize>,
     filled: Vec<Tile>,
 }
@@ -313,7 +314,9 @@ impl Edge {
             let tile = &mut self.partial[level];
             tile.push(hash);
             if tile.len() < usize::from(WIDTH_MAX) {
-                self.changed.insert(level);
+                if level > 0 {
+                    self.changed.insert(level);
+                }
                 return;
             }
             hash = subtree_root(tile);
@@ -325,7 +328,7 @@ impl Edge {
         }
     }
 
-    /// The tiles to store since the last call: those that were filled, and the partial ones that have changed.
+    /// The tiles to store since the last call: those that were filled, and the partial ones above level 0 that have changed.
     pub fn take_new(&mut self) -> Vec<Tile> {
         let mut tiles = std::mem::take(&mut self.filled);
         for level in std::mem::take(&mut self.changed) {

@@ -1,7 +1,7 @@
 //! One round: what is stored is checked, new events are checked and added, the new head is signed and written.
 //!
 //! ```text
-//!   last head ── signature, size, root by the stored tiles
+//!   last head ── signature, size, root by the stored tiles and the leaves after the last full one
 //!   new rows ─── leaf, header, chain ──> tree ──> consistent with the last head? ──> sign ──> tiles and checkpoint at once
 //! ```
 //! Every round begins from what is stored, not from what the round before remembers; what it remembers is only compared.
@@ -16,6 +16,7 @@ use super::fault::{SealFault, Stop};
 use super::links::Links;
 use super::recheck::{self, PAGE};
 use super::stored::{self, StoredCheckpoint};
+use crate::proof::Hash;
 use crate::proof::checkpoint::Checkpoint;
 use crate::proof::note::{SignerKey, VerifierKey};
 use crate::proof::tiles::{Edge, Tile, TileSet};
@@ -85,7 +86,12 @@ impl Ledger {
 
     /// Whether the sealed part begins with what `head` is about.
     pub(super) async fn extends(&self, head: &Checkpoint) -> Result<bool, Stop> {
-        Ok(head.size <= self.size() && recheck::root(self.session.client(), head.size).await? == head.root)
+        Ok(head.size <= self.size() && self.root(head.size).await? == head.root)
+    }
+
+    /// The root of the first `size` events, which are sealed.
+    async fn root(&self, size: u64) -> Result<Hash, Stop> {
+        recheck::root(self.session.client(), size, self.size()).await
     }
 
     /// Seals what the log has more, at most one page. Answers whether it has signed anything.
@@ -116,7 +122,6 @@ impl Ledger {
         };
         let mut tiles = TileSet::default();
         tiles.extend(edge.tiles());
-
         let end = head.get().min(size + PAGE);
         let rows = stored::headers(client, size, end, i64::try_from(PAGE).unwrap_or(i64::MAX)).await?;
         for leaf in self.links.check(client, size, &rows).await? {
@@ -126,7 +131,7 @@ impl Ledger {
             return Err(SealFault::Gap { position: Position(edge.size()) }.into());
         }
         let new = edge.take_new();
-        tiles.extend(new.iter().cloned());
+        tiles.extend(new.iter().cloned().chain(edge.tiles()));
         let checkpoint =
             Checkpoint { origin: self.origin.clone(), size: end, root: edge.root(), extensions: Vec::new() };
         self.prove_extension(&checkpoint, &tiles)?;

@@ -1,9 +1,9 @@
 //! Sealing: a signed head over everything that the log holds, at most a second or 4,096 events behind.
 //!
 //! The sealer recomputes each leaf from the stored header, checks the chain of its stream, extends the Merkle tree from the stored
-//! tiles, proves the new head consistent with the last one, signs it ([`crate::proof`] has the formats) and stores tiles and
-//! checkpoint in one statement. Then the head goes to a place outside of the database ([`HeadStore`]), which a database that is set back cannot
-//! take back. One sealer works at a time: the lock belongs to the session that writes.
+//! tiles and the leaves that fill none yet, proves the new head consistent with the last one, signs it ([`crate::proof`] has the
+//! formats) and stores tiles and checkpoint in one statement. Then the head goes to a place outside of the database ([`HeadStore`]),
+//! which a database that is set back cannot take back. One sealer works at a time: the lock belongs to the session that writes.
 //!
 //! Over an inconsistency nothing is signed: the sealer stops with a [`SealFault`] that says where, until it is started anew. A
 //! database that is away is no fault; it is tried again.

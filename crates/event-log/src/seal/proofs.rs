@@ -1,4 +1,5 @@
-//! Heads, proofs and tiles for readers, from what the sealer has stored. Any role that may read the log may read them.
+//! Heads, proofs and tiles for readers, from what the sealer has stored and the leaves of the last events. Any role that may read the
+//! log may read them.
 //!
 //! Nothing is believed on the way out: whoever asks verifies the head with a pinned key and the proof with the head.
 
@@ -39,7 +40,7 @@ pub enum ProofsError {
         /// Size of the last signed head.
         sealed: u64,
     },
-    /// A stored tile is missing: the log is damaged.
+    /// A tile is not stored, or an event that would be in it: the log is damaged.
     #[error("{0} is missing")]
     TileMissing(TileId),
 }
@@ -150,12 +151,14 @@ impl<'a, C: GenericClient> ProofReader<'a, C> {
         Ok(ConsistencyProof { old, new, hashes })
     }
 
-    /// The bytes of a tile as wide as asked, of whatever width it is stored; `None` when it is not sealed.
+    /// The bytes of a tile as wide as asked, of whatever width it is stored, or if its events are stored; `None` when it is not
+    /// sealed.
     ///
     /// # Errors
     /// When the database does not answer.
     pub async fn tile(&self, id: TileId) -> Result<Option<Vec<u8>>, ProofsError> {
-        let tiles = stored::tiles(self.client, &BTreeSet::from([id])).await?;
+        let sealed = self.sealed().await?;
+        let tiles = stored::tiles(self.client, &BTreeSet::from([id]), sealed).await?;
         let hashes =
             tiles.get(id.level(), id.index()).and_then(|tile| tile.hashes().get(..id.width().into()));
         Ok(hashes.map(<[Hash]>::concat))
@@ -170,7 +173,7 @@ impl<'a, C: GenericClient> ProofReader<'a, C> {
         if size > sealed {
             return Err(ProofsError::NotSealed { size, sealed });
         }
-        Ok(stored::tiles(self.client, &TileSet::needed(nodes, size)).await?)
+        Ok(stored::tiles(self.client, &TileSet::needed(nodes, size), sealed).await?)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use events::Position;
-use events::stored::leaf_hash;
+use events::stored::{Header, leaf_hash};
 use tokio_postgres::GenericClient;
 
 use super::fault::{SealFault, Stop};
@@ -16,20 +16,26 @@ use crate::proof::tree::{self, HashReader as _, Node, root_nodes};
 /// Events of which headers are read at once.
 pub(super) const PAGE: u64 = 4096;
 
-/// The edge of the stored tree that a believed head is about.
+/// The edge of the stored tree that a believed head is about: the last events' leaves, and the partial tiles above them.
 ///
 /// # Errors
-/// When the tiles do not have its root: the fault names the first event below the damage.
+/// When they do not have its root: the fault names the first event below the damage.
 pub(super) async fn edge(client: &impl GenericClient, head: &Checkpoint) -> Result<Edge, Stop> {
     let wanted = TileId::edge(head.size).into_iter().collect();
-    let tiles = stored::tiles(client, &wanted).await?;
-    let edge = Edge::try_new(head.size, &tiles).map_err(|error| missing(error, head.size))?;
-    if edge.root() == head.root { Ok(edge) } else { Err(blame(client, head.size, &tiles).await?) }
+    let tiles = stored::tiles(client, &wanted, head.size).await?;
+    match Edge::try_new(head.size, &tiles) {
+        Ok(edge) if edge.root() == head.root => Ok(edge),
+        Ok(_) => Err(blame(client, head.size, &tiles).await?),
+        Err(error) => {
+            last_events(client, head.size).await?;
+            Err(missing(error, head.size))
+        }
+    }
 }
 
-/// The root of the first `size` events by the stored tiles.
-pub(super) async fn root(client: &impl GenericClient, size: u64) -> Result<Hash, Stop> {
-    let tiles = stored::tiles(client, &TileSet::needed(&root_nodes(size), size)).await?;
+/// The root of the first `size` events of which `sealed` are sealed.
+pub(super) async fn root(client: &impl GenericClient, size: u64, sealed: u64) -> Result<Hash, Stop> {
+    let tiles = stored::tiles(client, &TileSet::needed(&root_nodes(size), size), sealed).await?;
     tree::root(size, &tiles).map_err(|error| missing(error, size))
 }
 
@@ -49,16 +55,13 @@ fn missing(error: ReadError, size: u64) -> Stop {
 
 /// Finds where an edge of a wrong root is wrong: every hash of it is compared with what it stands for.
 async fn blame(client: &impl GenericClient, size: u64, edge: &TileSet) -> Result<Stop, Stop> {
-    for id in TileId::edge(size) {
+    last_events(client, size).await?;
+    for id in TileId::edge(size).into_iter().filter(|id| id.level() > 0) {
         let Some(tile) = edge.get(id.level(), id.index()) else { continue };
-        if id.level() == 0 {
-            compare(client, id.first_leaf(0), size, edge, false).await?;
-            continue;
-        }
         for (entry, hash) in (0..id.width()).zip(tile.hashes()) {
             let below = id.index() * u64::from(WIDTH_MAX) + u64::from(entry);
             let Some(child) = TileId::in_tree(id.level() - 1, below, size) else { continue };
-            let stored = stored::tiles(client, &BTreeSet::from([child])).await?;
+            let stored = stored::tiles(client, &BTreeSet::from([child]), size).await?;
             let position = Position(child.first_leaf(0));
             let Some(stored) = stored.get(child.level(), child.index()) else {
                 return Ok(SealFault::TileMissing { tile: child, position }.into());
@@ -71,8 +74,31 @@ async fn blame(client: &impl GenericClient, size: u64, edge: &TileSet) -> Result
     Ok(SealFault::Root { size }.into())
 }
 
+/// Finds which of the last events, those that fill no tile yet, is not the sealed one. No tile tells, but the leaf of an event is
+/// written twice: the next event of its stream is chained to it, or the row of its stream ends with it.
+///
+/// # Errors
+/// A fault at the first that is found so. Whoever changes an event and all that follows from it is not: then only the root tells.
+async fn last_events(client: &impl GenericClient, size: u64) -> Result<(), Stop> {
+    let first = size - size % u64::from(WIDTH_MAX);
+    let rows = stored::witnessed(client, first, size).await?;
+    let mut rows = rows.iter();
+    for position in (first..size).map(Position) {
+        let row = rows.next();
+        let leaf = in_order(row.map(|row| &row.event), position)?;
+        let witness = row.and_then(|row| {
+            let next = row.next.as_deref().and_then(|header| Header::from_canonical(header).ok());
+            next.map(|next| next.prev_leaf).or_else(|| row.tip.as_ref().map(hex::encode))
+        });
+        if witness.is_some_and(|witness| witness != hex::encode(leaf)) {
+            return Err(SealFault::Sealed { position }.into());
+        }
+    }
+    Ok(())
+}
+
 /// Compares the last `count` sealed events (rounded up to whole tiles) with their tiles, and these with the tiles above. The edge has
-/// been found to have the signed root.
+/// been found to have the signed root, so that the leaves of those that fill no tile are the sealed ones.
 ///
 /// # Errors
 /// A fault at the first event that is not the sealed one.
@@ -85,22 +111,16 @@ pub(super) async fn tail(client: &impl GenericClient, size: u64, count: u64) -> 
             .step_by(usize::from(WIDTH_MAX))
             .flat_map(|leaf| [Node { level: 0, index: leaf }, Node { level: HEIGHT, index: leaf / width }])
             .collect();
-        let tiles = stored::tiles(client, &TileSet::needed(&nodes, size)).await?;
-        compare(client, first, end, &tiles, true).await?;
+        let tiles = stored::tiles(client, &TileSet::needed(&nodes, size), size).await?;
+        compare(client, first, end, &tiles).await?;
         first = end;
     }
     Ok(())
 }
 
-/// Compares the events from `first` (where a tile begins) up to `end` with these tiles of level 0. Whether a partial tile is to be
-/// believed more than the events is for the caller to say; a full one is when the tile above agrees with it.
-async fn compare(
-    client: &impl GenericClient,
-    first: u64,
-    end: u64,
-    tiles: &TileSet,
-    edge_is_sound: bool,
-) -> Result<(), Stop> {
+/// Compares the events from `first` (where a tile begins) up to `end` with these tiles of level 0. Of a full tile and an event that
+/// differ, the tile is believed when the tile above agrees with it.
+async fn compare(client: &impl GenericClient, first: u64, end: u64, tiles: &TileSet) -> Result<(), Stop> {
     let limit = i64::try_from(PAGE).unwrap_or(i64::MAX);
     let rows = stored::headers(client, first, end, limit).await?;
     let mut rows = rows.iter();
@@ -113,14 +133,17 @@ async fn compare(
         let tile = tiles.get(0, index).filter(|tile| tile.id().width() >= width);
         let tile = tile.ok_or(SealFault::TileMissing { tile: id, position: Position(from) })?;
         let above = tiles.hash(Node { level: HEIGHT, index }).ok().filter(|_| width == WIDTH_MAX);
-        let agrees = above.map(|above| above == subtree_root(tile.hashes()));
-        for (leaf, position) in tile.hashes().iter().zip(from..to) {
-            let tile = (!agrees.unwrap_or(edge_is_sound)).then_some(tile.id());
-            sealed(rows.next(), Position(position), leaf, tile)?;
+        let disagrees = above.is_some_and(|above| above != subtree_root(tile.hashes()));
+        for (leaf, position) in tile.hashes().iter().zip((from..to).map(Position)) {
+            if in_order(rows.next(), position)? != *leaf {
+                return Err(if disagrees {
+                    SealFault::TileChanged { tile: tile.id(), position }.into()
+                } else {
+                    SealFault::Sealed { position }.into()
+                });
+            }
         }
-        if agrees == Some(false)
-            && let Some(parent) = tiles.get(1, index / u64::from(WIDTH_MAX))
-        {
+        if disagrees && let Some(parent) = tiles.get(1, index / u64::from(WIDTH_MAX)) {
             return Err(SealFault::TileChanged { tile: parent.id(), position: Position(from) }.into());
         }
         from = to;
@@ -128,24 +151,11 @@ async fn compare(
     Ok(())
 }
 
-/// Whether a row is the event that was sealed at a position. `doubtful` names the tile when it is less to be believed than a row
-/// that is in order by itself.
-fn sealed(
-    row: Option<&StoredHeader>,
-    position: Position,
-    leaf: &Hash,
-    doubtful: Option<TileId>,
-) -> Result<(), SealFault> {
+/// The leaf of the event at a position, recomputed, when its row is there and in order by itself.
+fn in_order(row: Option<&StoredHeader>, position: Position) -> Result<Hash, SealFault> {
     let Some(row) = row.filter(|row| row.position == position) else {
         return Err(SealFault::Gap { position });
     };
-    let hash = leaf_hash(&row.header);
-    if row.leaf != hash {
-        return Err(SealFault::Leaf { position });
-    }
-    match doubtful {
-        _ if hash == *leaf => Ok(()),
-        Some(tile) => Err(SealFault::TileChanged { tile, position }),
-        None => Err(SealFault::Sealed { position }),
-    }
+    let leaf = leaf_hash(&row.header);
+    if row.leaf == leaf { Ok(leaf) } else { Err(SealFault::Leaf { position }) }
 }

@@ -1,4 +1,6 @@
 //! What the database holds, as the sealer and the readers of proofs see it. Nothing here judges.
+//!
+//! Tiles are rows, but for the partial one of level 0 at the edge: that one is read from the leaves of the events.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +9,8 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{GenericClient, Row};
 
 use crate::error::LogError;
-use crate::proof::tiles::{Tile, TileId, TileSet};
+use crate::proof::Hash;
+use crate::proof::tiles::{Tile, TileId, TileSet, WIDTH_MAX};
 
 /// Levels of tiles that the database may hold: positions end at 2^53.
 const LEVELS: u8 = 7;
@@ -93,11 +96,47 @@ const TILES: &str = "\
         ORDER BY t.width LIMIT 1\
     ) AS stored";
 
-/// The narrowest stored tile that is as wide as asked, for each that is there.
+/// The tiles of a log of which `sealed` events are sealed, each at least as wide as asked if it is there: the narrowest row, or, where
+/// the last events do not fill one, their leaves.
 pub(super) async fn tiles(
     client: &impl GenericClient,
     wanted: &BTreeSet<TileId>,
+    sealed: u64,
 ) -> Result<TileSet, LogError> {
+    let at_edge = |tile: &&TileId| {
+        tile.level() == 0 && tile.width() < WIDTH_MAX && tile.index() == sealed / u64::from(WIDTH_MAX)
+    };
+    let (edge, rows): (Vec<TileId>, Vec<TileId>) = wanted.iter().partition(at_edge);
+    let mut set = stored_tiles(client, &rows).await?;
+    for id in edge {
+        let first = id.first_leaf(0);
+        let end = first + u64::from(id.width());
+        if end <= sealed {
+            let leaves = leaves(client, first, end).await?;
+            set.extend(Tile::from_bytes(id, &leaves.concat()).ok());
+        }
+    }
+    Ok(set)
+}
+
+/// The leaves of the events from position `from` up to `end`; they end before the first that is missing or is no hash.
+pub(super) async fn leaves(client: &impl GenericClient, from: u64, end: u64) -> Result<Vec<Hash>, LogError> {
+    let sql =
+        "SELECT position, leaf FROM log.events WHERE position >= $1 AND position < $2 ORDER BY position";
+    let parameters: [(&(dyn ToSql + Sync), Type); 2] =
+        [(&signed(from), Type::INT8), (&signed(end), Type::INT8)];
+    let mut leaves = Vec::new();
+    for (position, row) in (from..).zip(client.query_typed(sql, &parameters).await?) {
+        match row.try_get::<_, &[u8]>(1)?.try_into() {
+            Ok(leaf) if unsigned(row.try_get(0)?) == position => leaves.push(leaf),
+            _ => break,
+        }
+    }
+    Ok(leaves)
+}
+
+/// The narrowest stored tile that is as wide as asked, for each that is there.
+async fn stored_tiles(client: &impl GenericClient, wanted: &[TileId]) -> Result<TileSet, LogError> {
     let mut set = TileSet::default();
     if wanted.is_empty() {
         return Ok(set);
@@ -131,7 +170,7 @@ const BEYOND: &str = "\
         ORDER BY t.index, t.width LIMIT 1\
     ) AS stored ORDER BY stored.level LIMIT 1";
 
-/// The first tile that a tree of `size` leaves does not have yet.
+/// The first stored tile that a tree of `size` leaves does not have yet.
 pub(super) async fn tile_beyond(client: &impl GenericClient, size: u64) -> Result<Option<TileId>, LogError> {
     let (mut levels, mut indexes, mut widths) = (Vec::new(), Vec::new(), Vec::new());
     for level in 0..LEVELS {
@@ -177,6 +216,35 @@ pub(super) async fn headers_of(
     let parameters: [(&(dyn ToSql + Sync), Type); 3] =
         [(&streams, Type::INT8_ARRAY), (&versions, Type::INT8_ARRAY), (&signed(before), Type::INT8)];
     client.query_typed(sql, &parameters).await?.iter().map(stored_header).collect()
+}
+
+/// An event of the edge, and where else its leaf is told.
+#[derive(Clone, Debug)]
+pub(super) struct Witnessed {
+    pub(super) event: StoredHeader,
+    /// Header of the next event of its stream, which is chained to it.
+    pub(super) next: Option<Vec<u8>>,
+    /// What the stream's row holds, where it says that this event is the last one.
+    pub(super) tip: Option<Vec<u8>>,
+}
+
+/// The events from position `from` up to `end`, in order, each with what is chained to it.
+pub(super) async fn witnessed(
+    client: &impl GenericClient,
+    from: u64,
+    end: u64,
+) -> Result<Vec<Witnessed>, LogError> {
+    let sql = "SELECT e.position, e.stream_id, e.version, e.leaf, e.header, next.header, s.tip FROM log.events AS e \
+               LEFT JOIN log.events AS next ON next.stream_id = e.stream_id AND next.version = e.version + 1 \
+               LEFT JOIN log.streams AS s ON s.id = e.stream_id AND s.version = e.version \
+               WHERE e.position >= $1 AND e.position < $2 ORDER BY e.position";
+    let parameters: [(&(dyn ToSql + Sync), Type); 2] =
+        [(&signed(from), Type::INT8), (&signed(end), Type::INT8)];
+    let rows = client.query_typed(sql, &parameters).await?;
+    let witnessed = rows
+        .iter()
+        .map(|row| Ok(Witnessed { event: stored_header(row)?, next: row.try_get(5)?, tip: row.try_get(6)? }));
+    witnessed.collect()
 }
 
 fn stored_header(row: &Row) -> Result<StoredHeader, LogError> {

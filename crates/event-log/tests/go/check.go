@@ -67,7 +67,7 @@ func hashes(list [][]byte) []tlog.Hash {
 	return hs
 }
 
-// A reader of the tiles that the log has stored, and of nothing else.
+// A reader of the tiles that the log serves, and of nothing else.
 type tiles map[string][]byte
 
 func (tiles) Height() int                     { return 8 }
@@ -77,7 +77,7 @@ func (t tiles) ReadTiles(wanted []tlog.Tile) ([][]byte, error) {
 	for _, tile := range wanted {
 		data, there := t[tile.Path()]
 		if !there {
-			return nil, fmt.Errorf("%s is not stored", tile.Path())
+			return nil, fmt.Errorf("%s is not served", tile.Path())
 		}
 		all = append(all, data)
 	}

@@ -31,7 +31,7 @@ fn rewrite(position: u64) -> String {
     )
 }
 
-/// 600 events, sealed at 300 and 600: two full tiles, a partial one, one above.
+/// 600 events, sealed at 300 and 600: two full tiles, 88 leaves that fill none, one tile above.
 async fn sealed_log() -> Sealing {
     let sealing = sealing().await;
     for _ in 0..2 {
@@ -64,9 +64,20 @@ async fn sealed_events_that_were_changed_are_found() {
             SealFault::Leaf { position: at(599) },
         ),
         (rewrite(5), SealFault::Sealed { position: at(5) }),
+        // 540 is in the middle of a request on one stream, 599 the last of its stream.
+        (rewrite(540), SealFault::Sealed { position: at(540) }),
         (rewrite(599), SealFault::Sealed { position: at(599) }),
         ("DELETE FROM log.events WHERE position = 255".to_owned(), SealFault::Gap { position: at(255) }),
+        ("DELETE FROM log.events WHERE position = 512".to_owned(), SealFault::Gap { position: at(512) }),
         ("DELETE FROM log.events WHERE position >= 590".to_owned(), SealFault::Gap { position: at(590) }),
+        // Who changes the stream's row too is told by the root alone.
+        (
+            format!(
+                "{};UPDATE log.streams AS s SET tip = e.leaf FROM log.events AS e WHERE e.position = 599 AND s.id = e.stream_id",
+                rewrite(599)
+            ),
+            SealFault::Root { size: 600 },
+        ),
     ] {
         let sealing = sealed_log().await;
         assert_eq!(fault_after(&sealing, &sql).await, expected, "{sql}");
@@ -127,16 +138,11 @@ async fn an_old_event_that_was_changed_is_found_when_its_stream_goes_on() {
 
 #[tokio::test]
 async fn tiles_that_were_changed_are_found() {
-    let (full, partial, above) =
-        ("level = 0 AND index = 0 AND width = 256", "level = 0 AND index = 2", "level = 1");
+    let (full, above) = ("level = 0 AND index = 0", "level = 1");
     for (sql, expected) in [
         (
             format!("UPDATE log.tiles SET {} WHERE {full}", flip("hashes", 32 * 17)),
             SealFault::TileChanged { tile: tile("tile/0/000"), position: at(17) },
-        ),
-        (
-            format!("UPDATE log.tiles SET {} WHERE {partial}", flip("hashes", 32 * 3)),
-            SealFault::TileChanged { tile: tile("tile/0/002.p/88"), position: at(515) },
         ),
         (
             format!("UPDATE log.tiles SET {} WHERE {above} AND width = 2", flip("hashes", 32)),
@@ -145,10 +151,6 @@ async fn tiles_that_were_changed_are_found() {
         (
             format!("DELETE FROM log.tiles WHERE {full}"),
             SealFault::TileMissing { tile: tile("tile/0/000"), position: at(0) },
-        ),
-        (
-            format!("DELETE FROM log.tiles WHERE {partial}"),
-            SealFault::TileMissing { tile: tile("tile/0/002.p/88"), position: at(512) },
         ),
         (
             format!("DELETE FROM log.tiles WHERE {above} AND width = 2"),
@@ -204,16 +206,26 @@ async fn a_log_that_ends_before_its_head_is_found() {
 
 #[tokio::test]
 async fn damage_under_a_running_sealer_stops_it_for_good() {
-    let partial = format!("UPDATE log.tiles SET {} WHERE level = 0 AND index = 2", flip("hashes", 32 * 3));
+    let leaf = format!("UPDATE log.events SET {} WHERE position = 515", flip("leaf", 3));
+    let tile_above = format!("UPDATE log.tiles SET {} WHERE level = 1 AND width = 2", flip("hashes", 3));
+    let (both, last) = (rewrite(515), rewrite(599));
     for (sql, expected) in [
-        (partial.as_str(), SealFault::TileChanged { tile: tile("tile/0/002.p/88"), position: at(515) }),
+        (leaf.as_str(), SealFault::Leaf { position: at(515) }),
+        (both.as_str(), SealFault::Sealed { position: at(515) }),
+        (last.as_str(), SealFault::Sealed { position: at(599) }),
+        ("DELETE FROM log.events WHERE position = 515", SealFault::Gap { position: at(515) }),
+        (tile_above.as_str(), SealFault::TileChanged { tile: tile("tile/1/000.p/2"), position: at(0) }),
         ("UPDATE log.checkpoints SET note = '' WHERE size = 600", SealFault::CheckpointChanged { size: 600 }),
         ("DELETE FROM log.checkpoints WHERE size = 600", SealFault::CheckpointChanged { size: 600 }),
         // Somebody else signs.
         ("INSERT INTO log.checkpoints VALUES (601, 'mine')", SealFault::CheckpointChanged { size: 600 }),
         (
-            "INSERT INTO log.tiles VALUES (0, 2, 89, decode(repeat('00', 32 * 89), 'hex'))",
-            SealFault::TileBeyond { tile: tile("tile/0/002.p/89"), size: 600 },
+            "INSERT INTO log.tiles VALUES (0, 2, 256, decode(repeat('00', 32 * 256), 'hex'))",
+            SealFault::TileBeyond { tile: tile("tile/0/002"), size: 600 },
+        ),
+        (
+            "INSERT INTO log.tiles VALUES (1, 0, 3, decode(repeat('00', 32 * 3), 'hex'))",
+            SealFault::TileBeyond { tile: tile("tile/1/000.p/3"), size: 600 },
         ),
     ] {
         let sealing = sealed_log().await;

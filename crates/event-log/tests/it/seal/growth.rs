@@ -1,14 +1,14 @@
 //! Heads follow the log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use event_log::Expected;
 use event_log::proof::tiles::Edge;
-use event_log::seal::SealState;
+use event_log::seal::{SealConfig, SealState};
 use futures::future::join_all;
 
-use super::{root_of, says, sealed, sealing};
+use super::{Sealing, root_of, says, sealed, sealing};
 use crate::support::{request, run_stream, session};
 
 #[tokio::test]
@@ -88,13 +88,34 @@ async fn stored_tiles_are_those_of_the_signed_sizes_and_nothing_else() {
         .collect();
     assert_eq!(stored, expected);
     let names: Vec<&str> = stored.keys().map(String::as_str).collect();
-    for name in ["tile/0/000", "tile/0/000.p/203", "tile/0/001.p/7", "tile/0/002.p/52", "tile/1/000.p/3"] {
-        assert!(names.contains(&name), "{name} in {names:?}");
-    }
+    // Level 0 where it is full; above it a row for each width, although five heads came between 256 and 768 events.
+    let (full, above) =
+        (["tile/0/000", "tile/0/001", "tile/0/002"], ["tile/1/000.p/1", "tile/1/000.p/2", "tile/1/000.p/3"]);
+    assert_eq!(names, [full, above].concat());
 }
 
-/// The product's bound is one second or 4,096 events. A machine that is busy with other tests may be slower: the assertion allows
-/// three seconds, and an interval that has grown to that fails it.
+/// What the machine kept, within the second when it was worst, from a task that only pauses and asks the database for nothing: a sealer
+/// can be late by as much without any fault of its own. A quiet machine keeps a few hundredths of a second.
+async fn withheld(sealing: &Sealing, end: Instant) -> Duration {
+    const PAUSE: Duration = Duration::from_millis(20);
+    let client = session(&sealing.fixture.database.audit_url()).await;
+    let (mut last_second, mut worst) = (VecDeque::<(Instant, Duration)>::new(), Duration::ZERO);
+    while Instant::now() < end {
+        let begun = Instant::now();
+        tokio::time::sleep(PAUSE).await;
+        client.query_one("SELECT 1", &[]).await.unwrap();
+        last_second.push_back((begun, begun.elapsed().saturating_sub(PAUSE)));
+        // The newest one counts however long it took.
+        while last_second.len() > 1 && last_second[0].0.elapsed() > Duration::from_secs(1) {
+            last_second.pop_front();
+        }
+        worst = worst.max(last_second.iter().map(|(_, late)| *late).sum());
+    }
+    worst
+}
+
+/// The product's bound: a head at most one second or 4,096 events later. Added to the second is what the machine withheld, and to the
+/// events those that come while one page of as many is being sealed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn under_load_heads_stay_close_behind() {
     let sealing = sealing().await;
@@ -108,7 +129,7 @@ async fn under_load_heads_stay_close_behind() {
         }
     }));
     let watch = async {
-        // When each length of the log was first seen; what is sealed is forgotten.
+        // When each length of the log was first seen; what is sealed is forgotten, and how late that was is kept.
         let (mut positions, mut status) = (log.subscribe(), sealer.status());
         let mut seen: BTreeMap<u64, Instant> = BTreeMap::new();
         let (mut oldest, mut most) = (Duration::ZERO, 0);
@@ -119,21 +140,75 @@ async fn under_load_heads_stay_close_behind() {
             }
             let (head, sealed) = (positions.borrow_and_update().get(), status.borrow_and_update().sealed);
             seen.entry(head).or_insert_with(Instant::now);
-            seen.retain(|head, _| *head > sealed);
             if let Some((_, first)) = seen.first_key_value() {
                 oldest = oldest.max(first.elapsed());
             }
+            seen.retain(|head, _| *head > sealed);
             most = most.max(head.saturating_sub(sealed));
         }
         (oldest, most)
     };
-    let (_, (oldest, most)) = tokio::join!(writers, watch);
+    let (_, (oldest, most), withheld) = tokio::join!(writers, watch, withheld(&sealing, end));
     let size = log.head().await.unwrap().get();
-    println!("{size} events; at most {oldest:?} and {most} events behind; {} heads", sealing.heads().await);
-    assert!(oldest < Duration::from_secs(3), "{oldest:?} behind");
+    let heads = sealing.heads().await;
+    println!(
+        "{size} events, {heads} heads; at most {oldest:?} and {most} events behind; withheld {withheld:?}"
+    );
+    assert!(oldest <= Duration::from_secs(1) + withheld, "{oldest:?} behind; withheld {withheld:?}");
     assert!(most <= 2 * 4096, "{most} events behind");
     sealed(&sealer, size).await;
     assert_eq!(sealing.last().await.root, root_of(&sealing.leaves().await));
     // Close behind, and still far fewer heads than events.
-    assert!(sealing.heads().await <= 40, "{} heads", sealing.heads().await);
+    let by_time = 6 * 2 + 1;
+    assert!(heads <= by_time + (size / 4096) as i64 + 1, "{heads} heads");
+}
+
+/// A lone event is sealed within a second too, right after another head or long after.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lone_event_is_sealed_within_a_second() {
+    let sealing = sealing().await;
+    let sealer = sealing.start();
+    says(&sealer, |status| status.state == SealState::Sealing).await;
+    let end = Instant::now() + Duration::from_secs(3);
+    let events = async {
+        let (mut size, mut worst) = (0, Duration::ZERO);
+        while Instant::now() < end {
+            sealing.append(1).await;
+            size += 1;
+            let begun = Instant::now();
+            sealed(&sealer, size).await;
+            worst = worst.max(begun.elapsed());
+        }
+        (size, worst)
+    };
+    let ((size, worst), withheld) = tokio::join!(events, withheld(&sealing, end));
+    println!("{size} events one by one, each sealed within {worst:?}; withheld {withheld:?}");
+    assert!(size > 2 && worst <= Duration::from_secs(1) + withheld, "{worst:?}; withheld {withheld:?}");
+}
+
+/// What a log costs that grows by an event now and then, a head for each: some hundred bytes of head, and no tile of level 0 before it
+/// is full. Pages and indexes of the two small tables are in the figure too.
+#[tokio::test]
+async fn a_head_for_every_event_costs_little() {
+    const HEADS: i64 = 60;
+    let sealing = sealing().await;
+    sealing.append(220).await;
+    for size in (1..=HEADS).map(|n| 220 + n as u64) {
+        sealing.append(1).await;
+        // A sealer that has just begun waits for nothing.
+        let sealer = sealing.start_with(SealConfig { recheck_events: 0, ..sealing.config() });
+        sealed(&sealer, size).await;
+        drop(sealer);
+        sealing.unlocked().await;
+    }
+    assert_eq!(sealing.heads().await, HEADS);
+    assert_eq!(sealing.last().await.root, root_of(&sealing.leaves().await));
+    let client = session(&sealing.fixture.database.audit_url()).await;
+    let sql = "SELECT sum(octet_length(hashes)), pg_total_relation_size('log.tiles'), \
+               pg_total_relation_size('log.checkpoints') FROM log.tiles";
+    let row = client.query_one(sql, &[]).await.unwrap();
+    let (hashes, tiles, checkpoints): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
+    println!("{HEADS} heads: {hashes} bytes of hashes, tiles {tiles} bytes, checkpoints {checkpoints} bytes");
+    assert_eq!(hashes, 32 * 257, "tile/0/000 and tile/1/000.p/1");
+    assert!(tiles + checkpoints < 3072 * HEADS, "tiles {tiles} bytes, checkpoints {checkpoints} bytes");
 }

@@ -6,6 +6,7 @@ mod growth;
 mod heads;
 mod interruptions;
 mod proofs;
+mod upgrade;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use event_log::proof::tiles::Edge;
 use event_log::seal::{
     FileHead, HeadStore, Proofs, SealConfig, SealFault, SealState, SealStatus, Sealer, generate_key, pin_keys,
 };
-use event_log::{AppendRequest, Expected};
+use event_log::{AppendRequest, EventLog, Expected};
 use tokio::sync::watch;
 
 use crate::support::{Fixture, SOON, event, fixture, request, run_stream, session, until};
@@ -31,7 +32,10 @@ struct Sealing {
 }
 
 async fn sealing() -> Sealing {
-    let fixture = fixture().await;
+    sealing_of(fixture().await).await
+}
+
+async fn sealing_of(fixture: Fixture) -> Sealing {
     let dir = tempfile::tempdir().unwrap();
     let client = session(&fixture.database.audit_url()).await;
     let origin: String = client.query_one("SELECT origin FROM log.log_meta", &[]).await.unwrap().get(0);
@@ -40,18 +44,21 @@ async fn sealing() -> Sealing {
     Sealing { fixture, origin, key, dir }
 }
 
+/// Appends `count` events to a few streams.
+async fn append(log: &EventLog, count: usize) {
+    let mut left = count;
+    while left > 0 {
+        let part = left.min(100);
+        let stream = run_stream((left % 5) as u128);
+        let events = (0..part).map(|n| event(log, &format!("{n}"))).collect();
+        log.append(AppendRequest { events, ..request(log, &stream, Expected::Any) }).await.unwrap();
+        left -= part;
+    }
+}
+
 impl Sealing {
-    /// Appends `count` events to a few streams.
     async fn append(&self, count: usize) {
-        let log = &self.fixture.log;
-        let mut left = count;
-        while left > 0 {
-            let part = left.min(100);
-            let stream = run_stream((left % 5) as u128);
-            let events = (0..part).map(|n| event(log, &format!("{n}"))).collect();
-            log.append(AppendRequest { events, ..request(log, &stream, Expected::Any) }).await.unwrap();
-            left -= part;
-        }
+        append(&self.fixture.log, count).await;
     }
 
     fn head_file(&self) -> PathBuf {

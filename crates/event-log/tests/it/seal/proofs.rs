@@ -1,4 +1,4 @@
-//! Proofs from stored tiles, through sessions that can only read.
+//! Proofs from stored tiles and the last leaves, through sessions that can only read.
 
 use event_log::proof::checkpoint::Checkpoint;
 use event_log::proof::tiles::TileId;
@@ -77,6 +77,12 @@ async fn what_cannot_be_proven_is_told() {
     assert!(matches!(missing, ProofsError::TileMissing(tile) if tile == id), "{missing:?}");
     // The other half of the tree is still proven.
     proofs.inclusion(Position(299), 300).await.unwrap();
+    // An event of the edge that is gone is the tile that would hold it.
+    sealing.damage("DELETE FROM log.events WHERE position = 270").await;
+    let id: TileId = "tile/0/001.p/44".parse().unwrap();
+    let missing = proofs.inclusion(Position(299), 300).await.unwrap_err();
+    assert!(matches!(missing, ProofsError::TileMissing(tile) if tile == id), "{missing:?}");
+    proofs.inclusion(Position(260), 270).await.unwrap();
     let admin = sealing.fixture.database.administrator().await.unwrap();
     admin.batch_execute("REVOKE SELECT ON log.checkpoints FROM leasehold_audit").await.unwrap();
     let refused = proofs.last_checkpoint().await;
@@ -86,10 +92,20 @@ async fn what_cannot_be_proven_is_told() {
 #[tokio::test]
 async fn tiles_are_read_at_any_width_that_was_sealed() {
     let sealing = sealing().await;
-    for count in [10, 20, 230] {
+    for count in [10, 20] {
         sealing.append(count).await;
         sealing.seal().await;
     }
+    // Before level 0 has any row.
+    let leaves = sealing.leaves().await;
+    for width in [1, 10, 11, 30] {
+        let id = TileId::try_new(0, 0, width).unwrap();
+        assert_eq!(sealing.proofs().tile(id).await.unwrap(), Some(leaves[..width.into()].concat()));
+    }
+    sealing.append(230).await;
+    sealing.seal().await;
+    // What is appended and not sealed is in no tile.
+    sealing.append(1).await;
     let leaves = sealing.leaves().await;
     let mut client = session(&sealing.fixture.database.append_url()).await;
     let transaction = client.build_transaction().read_only(true).start().await.unwrap();
@@ -99,7 +115,7 @@ async fn tiles_are_read_at_any_width_that_was_sealed() {
         assert_eq!(reader.tile(id).await.unwrap(), Some(leaves[..width.into()].concat()));
     }
     let partial = |path: &str| path.parse::<TileId>().unwrap();
-    assert_eq!(reader.tile(partial("tile/0/001.p/4")).await.unwrap(), Some(leaves[256..].concat()));
+    assert_eq!(reader.tile(partial("tile/0/001.p/4")).await.unwrap(), Some(leaves[256..260].concat()));
     assert_eq!(reader.tile(partial("tile/0/001.p/5")).await.unwrap(), None);
     assert_eq!(reader.tile(partial("tile/1/000.p/1")).await.unwrap(), Some(root_of(&leaves[..256]).to_vec()));
     assert_eq!(reader.tile(partial("tile/1/000.p/2")).await.unwrap(), None);
