@@ -17,6 +17,7 @@ BEGIN
             ('leasehold_migrate', 'LOGIN',   'runs migrations'),
             ('leasehold_append',  'LOGIN',   'the service: calls the append function and reads'),
             ('leasehold_project', 'LOGIN',   'owns the read models, reads the log'),
+            ('leasehold_seal',    'LOGIN',   'the sealer: reads headers, adds tiles and signed heads'),
             ('leasehold_audit',   'LOGIN',   'reads everything, writes nothing')
         ) AS roles(name, login, purpose)
     LOOP

@@ -16,6 +16,7 @@ NEEDS=(
   "engine_is_installed|docker.io"
   "apparmor_is_usable|apparmor"
   "postgres_is_installed|postgresql"
+  "go_is_installed|golang-go golang-golang-x-mod-dev"
 )
 
 # A client alone, as some machines have it, starts nothing.
@@ -25,6 +26,9 @@ engine_is_installed() { have docker && { have dockerd || engine_runs; }; }
 apparmor_is_usable() { [[ $(cat /sys/module/apparmor/parameters/enabled 2>/dev/null) != Y ]] || have apparmor_parser; }
 
 postgres_is_installed() { have postgres || compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; }
+
+# A test lets other people's code check our notes, proofs and tiles.
+go_is_installed() { have go && [[ -d /usr/share/gocode/src/golang.org/x/mod/sumdb/tlog ]]; }
 
 missing_packages() {
   local need

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-/// The log cannot be read: exit code 4.
+use events::{Position, Timestamp};
+
+/// Nothing can be said about the log, or not what was asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// Nothing was named.
@@ -34,6 +36,68 @@ pub enum ReplayError {
     NoSuchRun {
         /// As given.
         run_id: events::RunId,
+    },
+    /// Several tenants have a run of that id.
+    #[error("{tenants} tenants have a run {run_id}: name one with --tenant")]
+    AmbiguousRun {
+        /// As given.
+        run_id: events::RunId,
+        /// How many.
+        tenants: usize,
+    },
+    /// The log holds no event of that tenant.
+    #[error("the log holds no event of tenant {tenant}")]
+    NoSuchTenant {
+        /// As given.
+        tenant: events::TenantId,
+    },
+    /// Up to that position the log holds no event of what was asked for.
+    #[error("up to position {position} the log holds no event of what was asked for")]
+    NotYet {
+        /// The last one that counts.
+        position: Position,
+    },
+    /// No event was selected.
+    #[error("no event is in the selection")]
+    NothingSelected,
+    /// The log begins later.
+    #[error("the log holds no event that was recorded at {time} or before")]
+    BeforeLog {
+        /// As given.
+        time: Timestamp,
+    },
+    /// The log ends earlier.
+    #[error("the log does not reach position {position}: it ends at {end}")]
+    BehindLog {
+        /// As given.
+        position: Position,
+        /// The last one that is there, or the first one that is not yet.
+        end: Position,
+    },
+    /// A watched log is not the one that it was.
+    #[error("before position {position} the database holds another log than before")]
+    Exchanged {
+        /// Where the watch stopped.
+        position: Position,
+    },
+    /// Events came out of order.
+    #[error("the log cannot be folded")]
+    Order(#[from] projections::NotContiguous),
+    /// A file cannot be read or written.
+    #[error("{path} cannot be used")]
+    File {
+        /// As given.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file is not one that an export has written.
+    #[error("{path} is not the export of a run: {detail}")]
+    Bundle {
+        /// As given.
+        path: PathBuf,
+        /// Where and why.
+        detail: String,
     },
     /// Standard output is closed or full.
     #[error("the output cannot be written")]

@@ -40,7 +40,10 @@ impl Source {
         config
             .application_name("leasehold-replay")
             .options("-c default_transaction_read_only=on")
-            .connect_timeout(Duration::from_secs(5));
+            .connect_timeout(Duration::from_secs(5))
+            .keepalives_idle(Duration::from_secs(10))
+            .keepalives_interval(Duration::from_secs(5))
+            .keepalives_retries(3);
         let (mut client, connection) = config.connect(NoTls).await?;
         // The connection ends by itself only when it is lost: the work would wait for answers that never come.
         tokio::select! {

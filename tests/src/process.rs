@@ -47,8 +47,8 @@ pub struct Options {
     pub crash_point: Option<&'static str>,
     /// More variables, for example a shorter grace.
     pub variables: Vec<(&'static str, String)>,
-    /// Append, project and audit addresses of a database that the test runs; without them the service runs its own (`--dev`).
-    pub database: Option<[String; 3]>,
+    /// Append, project, seal and audit addresses of a database that the test runs; without them the service runs its own (`--dev`).
+    pub database: Option<[String; 4]>,
 }
 
 impl Options {
@@ -104,10 +104,11 @@ impl Service {
             .kill_on_drop(true);
         match &options.database {
             None => drop(command.arg("--dev")),
-            Some([append, project, audit]) => {
+            Some([append, project, seal, audit]) => {
                 command
                     .env("LEASEHOLD_DATABASE_APPEND_URL", append)
                     .env("LEASEHOLD_DATABASE_PROJECT_URL", project)
+                    .env("LEASEHOLD_DATABASE_SEAL_URL", seal)
                     .env("LEASEHOLD_DATABASE_AUDIT_URL", audit);
             }
         }

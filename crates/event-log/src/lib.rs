@@ -5,6 +5,7 @@
 //!
 //! - [`EventLog`]: append, read, tail; [`LogClock`]: the only source of `now`.
 //! - [`InstanceLock`]: who is alive; [`verify`]: the audit of every stored byte.
+//! - [`proof`]: the Merkle tree over the leaves and its signed heads, as plain values; [`seal`]: keeping and proving them.
 //! - [`migrate`]: the schema; [`embedded`]: a server of our own for development.
 //! - `testing` (feature `test-support`): a fresh database per test.
 
@@ -14,8 +15,10 @@ pub mod embedded;
 mod error;
 mod instance;
 mod log;
+pub mod proof;
 mod read;
 mod schema;
+pub mod seal;
 mod session;
 mod supervise;
 mod tail;

@@ -9,7 +9,7 @@ use events::stored::{Recorded, StreamName};
 use events::{InstanceId, LogId, Position, TenantId, Version};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
-use tokio_postgres::NoTls;
+use tokio_postgres::{Config, NoTls};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::append::{AppendRequest, Appended, Appender, AppenderHandle, Tip, prepare};
@@ -80,7 +80,7 @@ impl EventLog {
     /// # Errors
     /// When the database cannot be reached, is not migrated, or holds what only a newer version reads.
     pub async fn open(settings: LogConfig) -> Result<Self, LogError> {
-        let pool = pool(&settings.database_url, settings.read_sessions)?;
+        let pool = pool(config(&settings.database_url, "leasehold log")?, settings.read_sessions)?;
         let client = pool.get().await?;
         client.execute("SELECT log.ensure_partitions()", &[]).await?;
         let row = client
@@ -267,12 +267,10 @@ impl EventLog {
     }
 }
 
-fn pool(url: &str, sessions: usize) -> Result<Pool, LogError> {
-    let manager = Manager::from_config(
-        config(url, "leasehold log")?,
-        NoTls,
-        ManagerConfig { recycling_method: RecyclingMethod::Fast },
-    );
+/// Sessions for reads.
+pub(crate) fn pool(config: Config, sessions: usize) -> Result<Pool, LogError> {
+    let manager =
+        Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
     Pool::builder(manager)
         .max_size(sessions)
         .runtime(Runtime::Tokio1)

@@ -12,7 +12,10 @@ static MIGRATOR: Migrator = sqlx::migrate!("../../migrations");
 /// The schema could not be brought up to date.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
-    /// No session, or the connection string is malformed.
+    /// The connection string is malformed.
+    #[error("the address of the database cannot be read")]
+    Url(#[source] sqlx::Error),
+    /// No session.
     #[error("could not connect to the database as the migrating role")]
     Connect(#[source] sqlx::Error),
     /// A migration failed, or the database holds migrations that this version does not know.
@@ -26,9 +29,22 @@ pub enum MigrateError {
 /// # Errors
 /// When the database cannot be reached, the roles are missing, or a migration fails (it is then undone whole).
 pub async fn migrate(url: &str) -> Result<(), MigrateError> {
-    let options: PgConnectOptions = url.parse().map_err(MigrateError::Connect)?;
+    apply(url, None).await
+}
+
+/// Applies the migrations up to number `version` only: the schema as an older version of the service has left it.
+#[cfg(any(test, feature = "test-support"))]
+pub(crate) async fn migrate_to(url: &str, version: i64) -> Result<(), MigrateError> {
+    apply(url, Some(version)).await
+}
+
+async fn apply(url: &str, version: Option<i64>) -> Result<(), MigrateError> {
+    let options: PgConnectOptions = url.parse().map_err(MigrateError::Url)?;
     let mut connection = options.connect().await.map_err(MigrateError::Connect)?;
-    MIGRATOR.run(&mut connection).await?;
+    match version {
+        Some(version) => MIGRATOR.run_to(version, &mut connection).await?,
+        None => MIGRATOR.run(&mut connection).await?,
+    }
     // Closing politely is only that: the work is committed.
     let _ = connection.close().await;
     Ok(())

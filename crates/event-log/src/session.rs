@@ -28,6 +28,13 @@ pub(crate) fn config(url: &str, application: &str) -> Result<Config, LogError> {
     Ok(config)
 }
 
+/// The same for sessions that never write.
+pub(crate) fn read_only_config(url: &str, application: &str) -> Result<Config, LogError> {
+    let mut config = config(url, application)?;
+    config.options(format!("{SESSION_OPTIONS} -c default_transaction_read_only=on"));
+    Ok(config)
+}
+
 /// A session of its own, outside the pool. Ends when dropped.
 #[derive(Debug)]
 pub(crate) struct Session {

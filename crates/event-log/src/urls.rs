@@ -40,6 +40,12 @@ impl DatabaseUrls {
         self.role("leasehold_project")
     }
 
+    /// The role that seals: it reads headers, and adds tiles and signed heads.
+    #[must_use]
+    pub fn seal_url(&self) -> String {
+        self.role("leasehold_seal")
+    }
+
     /// The role that only reads: the audit tool's.
     #[must_use]
     pub fn audit_url(&self) -> String {

@@ -52,11 +52,7 @@ impl Folded {
     /// # Errors
     /// When it is not the next one; nothing has changed then.
     pub fn apply(&mut self, recorded: &Recorded) -> Result<(), NotContiguous> {
-        if recorded.position != self.next {
-            return Err(NotContiguous { expected: self.next, found: recorded.position });
-        }
-        self.next = recorded.position.next();
-        self.leaf = Some(recorded.leaf);
+        self.pass_over(recorded)?;
         run_events::fold::fold(&mut self.run_events, recorded);
         if let (Some(run_id), Some(event)) = (recorded.header.correlation_id, &recorded.event) {
             leases::fold::fold(&mut self.leases, run_id, recorded, event);
@@ -69,14 +65,40 @@ impl Folded {
 }
 
 impl Folded {
+    /// Goes past the next event without applying it: the rows are those of the others. For a fold of one run; not for a
+    /// comparison.
+    ///
+    /// # Errors
+    /// As [`Folded::apply`].
+    pub fn pass_over(&mut self, recorded: &Recorded) -> Result<(), NotContiguous> {
+        if recorded.position != self.next {
+            return Err(NotContiguous { expected: self.next, found: recorded.position });
+        }
+        self.next = recorded.position.next();
+        self.leaf = Some(recorded.leaf);
+        Ok(())
+    }
+
     /// Keeps only digests of the commands that have their outcome, for a later [`crate::compare()`]: nothing changes them any
     /// more, and they hold the outputs. Call it now and then during a long fold.
     ///
     /// # Errors
     /// When a row has a value that no table could hold.
     pub fn seal(&mut self) -> Result<(), ViewsError> {
-        let ended: Vec<CommandId> =
-            self.commands.iter().filter(|row| row.state.is_ended()).map(|row| row.command_id).collect();
+        self.seal_but(&BTreeSet::new())
+    }
+
+    /// As [`Folded::seal`], but the commands of `kept` stay whole.
+    ///
+    /// # Errors
+    /// As [`Folded::seal`].
+    pub fn seal_but(&mut self, kept: &BTreeSet<CommandId>) -> Result<(), ViewsError> {
+        let ended: Vec<CommandId> = self
+            .commands
+            .iter()
+            .filter(|row| row.state.is_ended() && !kept.contains(&row.command_id))
+            .map(|row| row.command_id)
+            .collect();
         for command_id in ended {
             if let Some(row) = self.commands.remove(command_id) {
                 self.sealed_commands.insert(command_id, ColumnDigests::of(&row)?);

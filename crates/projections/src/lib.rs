@@ -6,6 +6,7 @@
 //! - [`leases`], [`environments`], [`commands`], [`runs`], [`run_events`]: one view each: row, fold, table, queries.
 //! - [`Folded`]: all folds together, over any stretch of the log.
 //! - [`Runner`]: the live fold. [`compare()`]: the tables against a fresh fold.
+//! - [`View`], [`ShownRow`]: rows for whoever looks at them, folded or [`live()`].
 //! - [`Views`]: the queries. [`Page`], [`Cursor`]: parts of lists.
 
 pub mod commands;
@@ -22,6 +23,7 @@ mod runner;
 pub mod runs;
 mod sealed;
 mod session;
+mod shown;
 mod sql;
 mod supervise;
 #[cfg(test)]
@@ -41,4 +43,6 @@ pub use rows::{Row, Rows};
 pub use run_events::{RunEventFilter, RunEventRow};
 pub use runner::{Lag, Runner, RunnerStatus, StopReason};
 pub use runs::RunRow;
+pub use session::CONSUMER;
+pub use shown::{InvalidView, ShownRow, ShownRows, View, live};
 pub use views::Views;

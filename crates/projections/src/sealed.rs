@@ -19,7 +19,7 @@ impl ColumnDigests {
             short.copy_from_slice(&Sha256::digest(format!("{value:?}"))[..16]);
             short
         };
-        Ok(Self(row.params()?.iter().map(|value| digest(value)).collect()))
+        Ok(Self(row.cells()?.iter().map(|value| digest(value)).collect()))
     }
 
     /// Names of the columns in which two rows differ.

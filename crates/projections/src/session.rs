@@ -25,7 +25,7 @@ use crate::sql::{Params, Table, position_param};
 use crate::supervise;
 
 /// Name of the consumer that keeps all views of this crate.
-pub(crate) const CONSUMER: &str = "views";
+pub const CONSUMER: &str = "views";
 
 /// Key of the session lock that elects the runner of a database; a number of our own.
 const LOCK_KEY: i64 = 0x1ea5_e401_0000_0001;
@@ -203,7 +203,8 @@ fn changes<'s, R: Table>(
     writes: &mut Vec<(&'s Statement, Params)>,
 ) -> Result<(), ViewsError> {
     for row in rows.changed() {
-        writes.push((upsert, row.params()?));
+        let params = row.cells()?.into_iter().map(|cell| cell as Box<dyn ToSql + Sync + Send>).collect();
+        writes.push((upsert, params));
     }
     Ok(())
 }

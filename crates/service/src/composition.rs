@@ -24,6 +24,7 @@ use crate::output::OutputHub;
 use crate::reads::Reads;
 use crate::reconcile::{Parts, ReconcileConfig, Reconciler, Wake};
 use crate::runs::{RunRef, Runs};
+use crate::sealing::{Sealing, SealingConfig};
 use crate::supervise::Supervisor;
 use crate::tokens::Tokens;
 use crate::workspace::WorkspaceService;
@@ -40,6 +41,8 @@ const OUTCOMES_MAX: Duration = Duration::from_secs(60);
 const REMOVALS_MAX: Duration = Duration::from_secs(90);
 /// Longest wait for tasks to end.
 const JOIN_MAX: Duration = Duration::from_secs(20);
+/// Longest wait for the last events to be sealed.
+const SEAL_MAX: Duration = Duration::from_secs(5);
 
 /// Connection strings of one database.
 #[derive(Clone, Debug)]
@@ -48,6 +51,8 @@ pub struct Database {
     pub append_url: String,
     /// Role `leasehold_project`.
     pub project_url: String,
+    /// Role `leasehold_seal`, its keys, and where the head is kept.
+    pub sealing: SealingConfig,
 }
 
 /// A log that this process is the node's owner of.
@@ -141,6 +146,7 @@ impl Service {
         let Foundation { log, instance_id, node_id, database, lock } = foundation;
         let runner = Runner::start(log.clone(), &database.project_url)?;
         catch_up(&log, &runner).await?;
+        let sealing = Sealing::start(&database.append_url, database.sealing, log.subscribe())?;
         let supervisor = Supervisor::default();
         let crash = CrashPoints::armed(config.crash_point.as_deref());
         let wake = Wake::default();
@@ -211,6 +217,7 @@ impl Service {
             wake,
             supervisor,
             tokens,
+            sealing,
             limits: config.limits,
             environment_cap: config.environment_cap,
             owner: lock.held(),
@@ -242,6 +249,9 @@ impl Service {
         }
         if let Err(left) = parts.supervisor.join(JOIN_MAX).await {
             tracing::error!(left, "tasks did not end in time");
+        }
+        if let Ok(head) = parts.log.head().await {
+            parts.sealing.reach(head, SEAL_MAX).await;
         }
         drop(self.lock);
     }

@@ -1,5 +1,6 @@
 //! From the parts' own failures to [`ServiceError`], one function each. Internal causes are logged here, once, and go no further.
 
+use event_log::LogError;
 use events::run::Rejection;
 use projections::ViewsError;
 use runtime_adapter::ports::{PortError, WorkspaceError};
@@ -51,6 +52,13 @@ impl From<SubmitError> for ServiceError {
             SubmitError::Unavailable => Self::Unavailable { reason_code: "log_unavailable" },
             SubmitError::Fault => Self::Internal,
         }
+    }
+}
+
+impl From<LogError> for ServiceError {
+    fn from(error: LogError) -> Self {
+        tracing::warn!(error = %error, "the log could not be read");
+        Self::Unavailable { reason_code: "log_unavailable" }
     }
 }
 

@@ -13,6 +13,7 @@ pub mod output;
 pub mod reads;
 pub mod reconcile;
 pub mod runs;
+pub mod sealing;
 pub mod supervise;
 pub mod tokens;
 pub mod workspace;

@@ -17,7 +17,7 @@ pub use report::{Projections, Report, Verdict};
 /// Faults that are told one by one.
 const FAULTS_TOLD_MAX: usize = 100;
 /// Outputs of at most this many events are in memory at once.
-const SEAL_EVERY: u64 = 256;
+pub(crate) const SEAL_EVERY: u64 = 256;
 /// Below this a verification is over before a progress line could be read.
 const PROGRESS_EVENTS_MIN: u64 = 50_000;
 

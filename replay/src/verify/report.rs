@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use event_log::verify::{Fault, Report as LogReport};
+use event_log::verify::Report as LogReport;
 use events::{LogId, Position};
 use projections::timeline::Escaped;
 use projections::{Comparison, Difference, DifferenceKind};
@@ -123,10 +123,8 @@ impl Report {
 }
 
 fn verdict(log: &LogReport, projections: &Projections) -> Verdict {
-    let only_unknown = log.faults_found == log.faults.len() as u64
-        && log.faults.iter().all(|fault| matches!(fault.what, Fault::Body { .. }));
     match projections {
-        _ if !only_unknown => Verdict::Tampered,
+        _ if !log.is_unchanged() => Verdict::Tampered,
         Projections::Compared { comparison, .. } if !comparison.is_equal() => Verdict::Tampered,
         Projections::NotCompared { .. } if log.faults_found == 0 => Verdict::Tampered,
         _ if log.faults_found > 0 => Verdict::Unreadable,

@@ -36,6 +36,10 @@ pub(crate) fn tenant() -> TenantId {
     TenantId(uuid(1))
 }
 
+pub(crate) fn other_tenant() -> TenantId {
+    TenantId(uuid(11))
+}
+
 pub(crate) fn run() -> RunId {
     RunId(uuid(2))
 }
@@ -134,11 +138,12 @@ pub(crate) fn life() -> Vec<Event> {
     ]
 }
 
-async fn append(log: &EventLog, stream: StreamName, run_id: Option<RunId>, events: Vec<Event>) {
+async fn append(log: &EventLog, stream: StreamName, owner: Option<(TenantId, RunId)>, events: Vec<Event>) {
     let recorded_at = log.clock().now();
+    let run_id = owner.map(|(_, run_id)| run_id);
     let new = |event| NewEvent {
         event_id: EventId(Uuid::new_v4()),
-        tenant: if run_id.is_some() { tenant() } else { TenantId::SYSTEM },
+        tenant: owner.map_or(TenantId::SYSTEM, |(tenant, _)| tenant),
         recorded_at,
         actor: "token:test".to_owned(),
         correlation_id: run_id,
@@ -146,23 +151,48 @@ async fn append(log: &EventLog, stream: StreamName, run_id: Option<RunId>, event
         event,
     };
     let events = events.into_iter().map(new).collect();
-    let request = AppendRequest { stream, expected: Expected::None, guards: Vec::new(), key: None, events };
+    let request = AppendRequest { stream, expected: Expected::Any, guards: Vec::new(), key: None, events };
     log.append(request).await.unwrap();
 }
 
 /// Writes ten events of one run and one of the service, and projects them.
 pub(crate) async fn fill(append_url: &str, project_url: &str) {
-    let log = EventLog::open(LogConfig::new(append_url)).await.unwrap();
-    append(&log, StreamName::run(tenant(), run()), Some(run()), life()).await;
+    let log = open(append_url).await;
+    append(&log, StreamName::run(tenant(), run()), Some((tenant(), run())), life()).await;
+    append_orphans(&log, 1).await;
+    project(&log, project_url).await;
+}
+
+/// Events of the service itself, all of one moment.
+pub(crate) async fn append_orphans(log: &EventLog, count: usize) {
     let orphan = Event::OrphanDeleted(OrphanDeleted {
         kind: OrphanKind::Container,
         name: "leasehold-0a1b2c3d-sandbox".to_owned(),
         environment_id: None,
     });
-    append(&log, StreamName::service(InstanceId(uuid(7))), None, vec![orphan]).await;
+    append(log, StreamName::service(InstanceId(uuid(7))), None, vec![orphan; count]).await;
+}
+
+/// A run of the same id, of another tenant: a lease and no more.
+pub(crate) async fn append_namesake(log: &EventLog) {
+    let event = match life().remove(0) {
+        Event::LeaseAcquired(body) => {
+            Event::LeaseAcquired(LeaseAcquired { lease_id: LeaseId(uuid(13)), ..body })
+        }
+        other => other,
+    };
+    append(log, StreamName::run(other_tenant(), run()), Some((other_tenant(), run())), vec![event]).await;
+}
+
+/// Brings the views to the end of the log.
+pub(crate) async fn project(log: &EventLog, project_url: &str) {
     let runner = Runner::start(log.clone(), project_url).unwrap();
     runner.wait_until(log.head().await.unwrap(), Duration::from_secs(20)).await.unwrap();
     runner.stop().await;
+}
+
+pub(crate) async fn open(append_url: &str) -> EventLog {
+    EventLog::open(LogConfig::new(append_url)).await.unwrap()
 }
 
 /// Appends an event that this version does not know, sound in every byte, to the run's stream.
@@ -202,11 +232,30 @@ pub(crate) async fn filled() -> TestDatabase {
     database
 }
 
+/// Changes stored bytes as only a superuser can, after taking the guards away.
+pub(crate) async fn tamper(database: &TestDatabase, statement: &str) {
+    let administrator = database.administrator().await.unwrap();
+    let tables = ["log.events", "log.event_bodies", "log.events_p0", "log.event_bodies_p0"];
+    for table in tables {
+        administrator.batch_execute(&format!("ALTER TABLE {table} DISABLE TRIGGER ALL")).await.unwrap();
+    }
+    let changed = administrator.execute(statement, &[]).await.unwrap();
+    assert!(changed > 0, "{statement} changed nothing");
+}
+
+/// Nothing in it acts on a terminal or breaks a line.
+pub(crate) fn assert_harmless(shown: &str) {
+    for hostile in ['\u{0}', '\r', '\u{1b}', '\u{9b}', '\u{202e}', '\u{2028}'] {
+        assert!(!shown.contains(hostile), "{hostile:?} in {shown}");
+    }
+}
+
 /// Runs the binary to its end.
 #[expect(clippy::disallowed_methods, reason = "the binary under test is started here")]
 pub(crate) fn replay(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_leasehold-replay"))
         .env_remove("LEASEHOLD_DATABASE_URL")
+        .env_remove("COLUMNS")
         .args(arguments)
         .output()
         .unwrap()

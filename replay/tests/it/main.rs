@@ -2,6 +2,12 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test ends at the first surprise")]
 
+mod bundle;
+mod diff;
+mod help;
 mod log;
+mod read_only;
+mod state;
 mod timeline;
 mod verify;
+mod watch;

@@ -56,6 +56,9 @@ async fn answers_are_what_the_document_says() {
     fits("Page_Event", &api.get(&format!("/v1/runs/{run}/events?limit=3")).await.1);
     fits("Problem", &api.get("/v1/leases?limit=0").await.1);
     fits("Problem", &api.post(&format!("{path}/renew"), &json!({"ttl_seconds": 0})).await.1);
+    let proof = api.until_sealed("/v1/log/proof?position=0").await;
+    fits("InclusionProof", &proof);
+    fits("ConsistencyProof", &api.get("/v1/log/consistency?from=1").await.1);
     fits("Health", &api.get("/healthz").await.1);
     fits("ReadinessReport", &api.get("/readyz").await.1);
     fits("RunClosing", &api.post_empty(&format!("/v1/runs/{run}/close")).await.1);

@@ -3,8 +3,10 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use event_log::proof::note::VerifierKey;
+use event_log::seal::{Proofs, init_key};
 use event_log::testing::{TestDatabase, test_database};
 use event_log::{EventLog, LogConfig};
 use events::event::command::InterruptCause;
@@ -16,9 +18,12 @@ use serde_json::Value;
 use service::composition::{Database, Foundation, Runtime, Service};
 use service::config::{Config, Sources};
 use service::environments::Ports;
+use service::sealing::SealingConfig;
 use service::supervise::Outcome;
 use service::tokens::{Tokens, generate};
+use tempfile::TempDir;
 use tests::api::{Client, answer};
+use tests::process::PATIENCE;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -36,6 +41,8 @@ pub(super) struct Api {
     close: oneshot::Sender<()>,
     listener: Outcome<std::io::Result<()>>,
     database: TestDatabase,
+    /// Where key and head are.
+    _data: TempDir,
 }
 
 impl Deref for Api {
@@ -50,7 +57,17 @@ impl Api {
     /// Composes and listens.
     pub(super) async fn start() -> Self {
         let database = test_database().await;
-        let urls = Database { append_url: database.append_url(), project_url: database.project_url() };
+        let data = tempfile::tempdir().expect("a directory");
+        let key = init_key(&database.migrate_url(), &data.path().join("signing.key")).await;
+        let urls = Database {
+            append_url: database.append_url(),
+            project_url: database.project_url(),
+            sealing: SealingConfig {
+                database_url: database.seal_url(),
+                keys: vec![key.expect("a key")],
+                head_file: data.path().join("signed_head"),
+            },
+        };
         let foundation = Foundation::lay(urls, NodeId(Uuid::now_v7())).await.expect("the log opens");
         let log = EventLog::open(LogConfig::new(database.append_url())).await.expect("the log opens");
         let clock = foundation.log.clock().clone();
@@ -76,7 +93,16 @@ impl Api {
         let router = service::http::router(Arc::clone(&service.app));
         let server = axum::serve(listener, router).with_graceful_shutdown(async move { drop(closed.await) });
         let listener = service.app.supervisor().spawn("listener", async move { server.await });
-        Self { client: Client::new(address, token), fake, log, service, close, listener, database }
+        Self {
+            client: Client::new(address, token),
+            fake,
+            log,
+            service,
+            close,
+            listener,
+            database,
+            _data: data,
+        }
     }
 
     /// The log's next position: equal before and after means that nothing was recorded.
@@ -89,6 +115,19 @@ impl Api {
         let last = self.head().await.get() - 1;
         let request = self.request(Method::GET, path).header("Leasehold-Min-Position", last);
         answer(request.send().await.expect("an answer")).await
+    }
+
+    /// GET of what takes a signed head, once there is one.
+    pub(super) async fn until_sealed(&self, path: &str) -> Value {
+        let begun = Instant::now();
+        loop {
+            let (status, answer) = self.get(path).await;
+            if status == 200 {
+                return answer;
+            }
+            assert!(status == 503 && begun.elapsed() < PATIENCE, "{status} {answer}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// Every event of a run, in order, up to what the log holds now.
@@ -106,9 +145,21 @@ impl Api {
 
     /// Keeps the views from following the log until the session is dropped.
     pub(super) async fn hold_views(&self) -> tokio_postgres::Client {
-        let session = self.database.administrator().await.expect("the administrator connects");
+        let session = self.administrator().await;
         session.batch_execute("BEGIN; LOCK TABLE views.consumers IN EXCLUSIVE MODE").await.expect("a lock");
         session
+    }
+
+    /// The log's origin and the key that its heads are verified with.
+    pub(super) async fn verifier(&self) -> (String, VerifierKey) {
+        let proofs = Proofs::open(&self.database.audit_url(), 1).expect("an address");
+        let pinned = proofs.pinned().await.expect("the keys");
+        (pinned.origin, pinned.verifier_keys[0].parse().expect("a key"))
+    }
+
+    /// A session that may do anything to the database.
+    pub(super) async fn administrator(&self) -> tokio_postgres::Client {
+        self.database.administrator().await.expect("the administrator connects")
     }
 
     /// What a stop begins with.

@@ -11,4 +11,5 @@ mod harness;
 mod idempotency;
 mod leases;
 mod output;
+mod proofs;
 mod refusals;

@@ -87,8 +87,10 @@ async fn leases_and_events_by_hand() {
     let two = service.cli(&["run", "--lease", &lease_id, "--", "cat", "file"], b"").await;
     assert_eq!(text(&two.stdout), "kept\n", "{two:?}");
     let held = service.cli(&["lease", "acquire", "--run", &run_id], b"").await;
-    assert_eq!((code(&held), held.stdout.len()), (69, 0), "trying again later may help");
+    assert_eq!((code(&held), held.stdout.len()), (1, 0), "a refusal, however it is later");
     assert!(text(&held.stderr).contains("lease_held"), "{held:?}");
+    let misspelt = service.cli(&["run", "--time", "2", "--", "true"], b"").await;
+    assert_eq!((code(&misspelt), misspelt.stdout.len()), (2, 0), "{misspelt:?}");
     assert_eq!(json(&["lease", "show", &lease_id, "--json"]).await["state"], "live");
     let second = json(&["lease", "acquire", "--run", &run_id, "--takeover", "--json"]).await;
     assert_eq!(second["epoch"], 2, "{second}");

@@ -18,10 +18,13 @@ async fn a_restart_of_the_database_needs_no_restart_of_the_service() {
         leasehold(&["migrate"], &[("LEASEHOLD_DATABASE_MIGRATE_URL", "postgresql:///nowhere?host=/nowhere")]);
     assert_ne!(unmigrated.await.status.code(), Some(0));
     for _ in 0..2 {
-        let migrated = leasehold(&["migrate", "--database-url", &server.migrate_url()], &[]).await;
+        let key = data.path().join("signing.key");
+        let arguments = ["migrate", "--database-url", &server.migrate_url(), "--init", "--signing-key-file"];
+        let arguments = [&arguments[..], &[key.to_str().expect("text")]].concat();
+        let migrated = leasehold(&arguments, &[]).await;
         assert!(migrated.status.success(), "{migrated:?}");
     }
-    let urls = [server.append_url(), server.project_url(), server.audit_url()];
+    let urls = [server.append_url(), server.project_url(), server.seal_url(), server.audit_url()];
     let options = Options { database: Some(urls.clone()), ..Options::docker() };
     let service = Service::start(data.path(), &options).await;
     let (run, lease) = service.lease_for(600.0).await;

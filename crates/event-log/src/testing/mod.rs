@@ -108,6 +108,19 @@ pub async fn empty_database() -> TestDatabase {
     }
 }
 
+/// A database that was migrated up to number `version` only, as an older version of the service has left it.
+///
+/// # Panics
+/// When the server cannot be started or refuses, or a migration fails.
+pub async fn database_of_version(version: i64) -> TestDatabase {
+    let database = empty_database().await;
+    match crate::schema::migrate_to(&database.migrate_url(), version).await {
+        Ok(()) => database,
+        #[expect(clippy::panic, reason = "test support: there is nobody to report to")]
+        Err(error) => panic!("no test database of version {version}: {error:#?}"),
+    }
+}
+
 impl Deref for TestDatabase {
     type Target = DatabaseUrls;
 

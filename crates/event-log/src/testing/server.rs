@@ -76,6 +76,8 @@ impl SharedServer {
         if there.is_some() {
             return Ok(());
         }
+        // A server that another version started may lack a role.
+        client.batch_execute(crate::schema::ROLES_SQL).await?;
         let unfinished = format!("{template}_unfinished");
         client.batch_execute(&format!("DROP DATABASE IF EXISTS {unfinished} WITH (FORCE)")).await?;
         client.batch_execute(&format!("CREATE DATABASE {unfinished} OWNER leasehold_owner")).await?;

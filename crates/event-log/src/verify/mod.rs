@@ -3,34 +3,54 @@
 //! Nothing is trusted but bytes; nothing is written. The caller opens the transaction (the audit role, REPEATABLE READ, READ
 //! ONLY) so that log and projections can be compared in one snapshot. What this cannot show: that a log was replaced as a whole by
 //! another consistent one; that takes a signed head kept elsewhere.
+//!
+//! ```text
+//!   one query ── rows ──> ranges of positions ──> threads: each event by itself (`event`)
+//!                                                 └─ in order again ──> gaps, chains, tips (`check`, `chains`), caller
+//! ```
 
+mod chains;
 mod check;
+mod event;
+mod read;
 mod report;
 
-use events::Position;
-use events::stored::{Recorded, decode};
-use futures::{Stream, StreamExt as _, TryStreamExt as _};
-use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{GenericClient, Row, RowStream};
+use std::sync::Arc;
 
+use events::Position;
+use events::stored::Recorded;
+use futures::TryStreamExt as _;
+use tokio_postgres::{GenericClient, Row};
+
+pub use check::HistoryCheck;
+pub use event::StoredBytes;
+pub use read::{EventRow, Meta, StreamTip, events, meta, run_streams, stored_bytes, stream_rows};
 pub use report::{Fault, Finding, Report};
 
-use crate::clock::unix_micros;
 use crate::error::LogError;
-use check::{Checker, StoredEvent, StoredStream};
+use check::Checker;
+use event::{Checked, Context};
+
+/// Events of one range. An event has at most half a MiB: a range of the largest ones still fits into memory.
+const RANGE_EVENTS: usize = 128;
+/// More ranges at a time than this only wait for the one thread that puts them in order.
+const RANGES_MAX: usize = 8;
 
 /// How to verify.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// How many faults are described; the rest is counted.
     pub faults_max: usize,
-    /// How many events lie between two calls of `progress`.
+    /// How many events lie between two calls of `progress`, at least.
     pub progress_every: u64,
+    /// How many ranges are checked at a time, each on a thread of its own.
+    pub ranges: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { faults_max: 20, progress_every: 10_000 }
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { faults_max: 20, progress_every: 10_000, ranges: processors.min(RANGES_MAX) }
     }
 }
 
@@ -43,11 +63,6 @@ pub struct Progress {
     pub events_total: u64,
 }
 
-const EVENTS: &str = "\
-    SELECT e.position, e.stream_id, e.version, e.type_id, e.event_id, e.tenant, e.recorded_at, e.leaf, e.header, b.salt, b.body \
-    FROM log.events AS e LEFT JOIN log.event_bodies AS b ON b.position = e.position \
-    WHERE e.position >= $1 ORDER BY e.position";
-
 /// Checks the whole log inside the caller's transaction. `on_event` gets every event that can be read, in order.
 ///
 /// # Errors
@@ -58,104 +73,49 @@ pub async fn verify(
     mut on_event: impl FnMut(&Recorded),
     mut progress: impl FnMut(Progress),
 ) -> Result<Report, LogError> {
-    let meta = transaction
-        .query_one(
-            "SELECT log_id, next_position, (SELECT count(*) FROM log.event_bodies) FROM log.log_meta, log.log_head",
-            &[],
-        )
-        .await?;
-    let head = Position(meta.try_get::<_, i64>(1)?.unsigned_abs());
-    let bodies = meta.try_get::<_, i64>(2)?.unsigned_abs();
-    let (streams, misnamed) = streams(transaction).await?;
-    let mut checker = Checker::new(events::LogId(meta.try_get(0)?), head, streams, options.faults_max);
+    let meta = meta(transaction).await?;
+    let bodies = read::bodies(transaction).await?;
+    let (streams, misnamed) = read::streams(transaction).await?;
+    let mut checker = Checker::new(meta.log_id, meta.head, options.faults_max);
     for name in misnamed {
         checker.note(None, Fault::StreamName { name });
     }
-    let mut bodies_seen = 0;
-    let mut rows = std::pin::pin!(rows(transaction, EVENTS, Position(0)).await?);
-    while let Some(row) = rows.try_next().await? {
-        let stored = stored_event(&row)?;
-        bodies_seen += u64::from(stored.body.is_some());
-        if let Some(recorded) = checker.check(&stored) {
-            on_event(&recorded);
-        }
-        if checker.events().is_multiple_of(options.progress_every.max(1)) {
-            progress(Progress { events: checker.events(), events_total: head.get() });
-        }
-    }
-    progress(Progress { events: checker.events(), events_total: head.get() });
-    Ok(checker.finish(bodies, bodies_seen))
-}
-
-/// Every event from `from` on inside the caller's transaction, decoded, in order, without a gap. It ends at the first error.
-///
-/// # Errors
-/// When the database does not answer; in the stream also when an event cannot be read or one is missing.
-pub async fn events<C: GenericClient>(
-    transaction: &C,
-    from: Position,
-) -> Result<impl Stream<Item = Result<Recorded, LogError>> + use<C>, LogError> {
-    let rows = rows(transaction, EVENTS, from).await?;
-    let mut expected = from;
-    Ok(rows.map(move |row| {
-        let row = row?;
-        let stored = stored_event(&row)?;
-        let position = stored.position;
-        if position != expected {
-            return Err(LogError::Gap { expected, found: position });
-        }
-        expected = position.next();
-        let salt: Option<[u8; 32]> = stored.salt.map(|salt| salt.try_into().unwrap_or([0; 32]));
-        decode(position, stored.header, salt.as_ref().zip(stored.body))
-            .map_err(|source| LogError::Undecodable { position, source })
-    }))
-}
-
-/// Rows as they arrive: the connection holds back the server, so memory stays flat.
-async fn rows(
-    client: &impl GenericClient,
-    sql: &str,
-    from: Position,
-) -> Result<RowStream, tokio_postgres::Error> {
-    let from = i64::try_from(from.get()).unwrap_or(i64::MAX);
-    let parameters: [(&(dyn ToSql + Sync), Type); 1] = [(&from, Type::INT8)];
-    client.query_typed_raw(sql, parameters).await
-}
-
-fn stored_event(row: &Row) -> Result<StoredEvent<'_>, tokio_postgres::Error> {
-    Ok(StoredEvent {
-        position: Position(row.try_get::<_, i64>(0)?.unsigned_abs()),
-        stream_id: row.try_get(1)?,
-        version: row.try_get(2)?,
-        type_id: row.try_get(3)?,
-        event_id: row.try_get(4)?,
-        tenant: row.try_get(5)?,
-        recorded_at_micros: unix_micros(row.try_get(6)?),
-        leaf: row.try_get(7)?,
-        header: row.try_get(8)?,
-        salt: row.try_get(9)?,
-        body: row.try_get(10)?,
-    })
-}
-
-/// All streams, and the names of those that are none of ours.
-async fn streams(client: &impl GenericClient) -> Result<(Vec<StoredStream>, Vec<String>), LogError> {
-    let rows =
-        client.query("SELECT id, category, key, version, tip FROM log.streams ORDER BY id", &[]).await?;
-    let (mut streams, mut misnamed) = (Vec::with_capacity(rows.len()), Vec::new());
-    for row in rows {
-        let (category, key): (&str, &str) = (row.try_get(1)?, row.try_get(2)?);
-        match events::stored::StreamName::try_new(category, key) {
-            Ok(name) => {
-                streams.push(StoredStream {
-                    id: row.try_get(0)?,
-                    name,
-                    version: row.try_get(3)?,
-                    tip: row.try_get(4)?,
-                });
+    let names = streams.iter().map(|stream| (stream.id, stream.name.clone())).collect();
+    let context = Arc::new(Context { log_id: meta.log_id, names });
+    let ranges = read::rows(transaction, Position(0))
+        .await?
+        .try_chunks(RANGE_EVENTS)
+        .map_err(|failed| LogError::from(failed.1))
+        .map_ok(|rows| check_range(Arc::clone(&context), rows))
+        .try_buffered(options.ranges.max(1));
+    let mut ranges = std::pin::pin!(ranges);
+    let mut told = 0;
+    while let Some(range) = ranges.try_next().await? {
+        for checked in range {
+            if let Some(recorded) = checker.follow(checked) {
+                on_event(&recorded);
             }
-            Err(_) => misnamed.push(format!("{category}/{key}")),
+        }
+        if checker.events() >= told + options.progress_every {
+            told = checker.events();
+            progress(Progress { events: told, events_total: meta.head.get() });
         }
     }
-    Ok((streams, misnamed))
+    progress(Progress { events: checker.events(), events_total: meta.head.get() });
+    Ok(checker.finish(streams, bodies))
+}
+
+/// Checks each event of a range by itself, on a thread for work.
+async fn check_range(context: Arc<Context>, rows: Vec<Row>) -> Result<Vec<Checked>, LogError> {
+    let check = move || {
+        let checked = rows.iter().map(|row| Ok(Checked::row(&context, &read::stored_event(row)?)));
+        checked.collect::<Result<Vec<_>, LogError>>()
+    };
+    match tokio::task::spawn_blocking(check).await {
+        Ok(checked) => checked,
+        Err(failed) => match failed.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(cancelled) => Err(LogError::Unavailable(cancelled.into())),
+        },
+    }
 }

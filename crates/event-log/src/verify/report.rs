@@ -30,6 +30,14 @@ impl Report {
     pub const fn is_sound(&self) -> bool {
         self.events > 0 && self.faults_found == 0
     }
+
+    /// Whatever was found are whole bytes of which this version does not know what they say: nothing was changed. True when
+    /// nothing was found.
+    #[must_use]
+    pub fn is_unchanged(&self) -> bool {
+        self.faults_found == self.faults.len() as u64
+            && self.faults.iter().all(|fault| matches!(fault.what, Fault::Body { .. }))
+    }
 }
 
 /// One fault.
@@ -103,6 +111,18 @@ pub enum Fault {
     #[error("not chained to the previous event of stream {stream}")]
     Chain {
         /// The stream.
+        stream: StreamName,
+    },
+    /// An event stands behind one of a later position.
+    #[error("it stands behind position {last}")]
+    Order {
+        /// The position before it.
+        last: Position,
+    },
+    /// An event belongs to another stream than those whose history this is.
+    #[error("there are events of stream {stream}, whose history this is not")]
+    ForeignStream {
+        /// The other stream.
         stream: StreamName,
     },
     /// There is no body.

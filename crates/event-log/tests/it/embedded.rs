@@ -38,6 +38,7 @@ async fn serves_every_role_but_no_tcp_and_survives_a_restart() {
     for (url, role) in [
         (server.append_url(), "leasehold_append"),
         (server.project_url(), "leasehold_project"),
+        (server.seal_url(), "leasehold_seal"),
         (server.audit_url(), "leasehold_audit"),
     ] {
         assert_eq!(query(&url, "SELECT current_user::text").await, role);

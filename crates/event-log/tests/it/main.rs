@@ -10,5 +10,6 @@ mod instance;
 mod order;
 mod payload;
 mod proxy;
+mod seal;
 mod support;
 mod verify;

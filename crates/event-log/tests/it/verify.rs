@@ -22,6 +22,12 @@ async fn verified(database: &TestDatabase) -> Report {
     let report =
         verify(&transaction, options, |r| read.push(r.position), |p| last_progress = Some(p)).await.unwrap();
     assert_eq!(last_progress.unwrap().events, report.events);
+    let options = Options { ranges: 1, ..options };
+    assert_eq!(
+        verify(&transaction, options, |_| {}, |_| {}).await.unwrap(),
+        report,
+        "one range after the other"
+    );
     if report.faults_found == 0 {
         let stream = events(&transaction, Position(0)).await.unwrap();
         let all: Vec<_> = stream.map_ok(|r| r.position).try_collect().await.unwrap();

@@ -4,7 +4,7 @@ use events::{Epoch, Position};
 
 use super::{CommandResult, CommandRow, CommandStatus};
 use crate::error::ViewsError;
-use crate::sql::{Params, Reader, SqlTime, Table, ViewReader, Writer};
+use crate::sql::{Cells, Reader, SqlTime, Table, ViewReader, Writer};
 
 impl Table for CommandRow {
     const NAME: &'static str = "commands";
@@ -42,7 +42,7 @@ impl Table for CommandRow {
         "duration_ms",
     ];
 
-    fn params(&self) -> Result<Params, ViewsError> {
+    fn cells(&self) -> Result<Cells, ViewsError> {
         let mut row = Writer::of::<Self>();
         row.value(self.command_id.as_uuid()).value(self.tenant.as_uuid()).value(self.run_id.as_uuid());
         row.value(self.lease_id.as_uuid()).count(self.epoch.get())?.value(self.environment_id.as_uuid());

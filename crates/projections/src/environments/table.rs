@@ -5,7 +5,7 @@ use events::{Epoch, Position};
 
 use super::EnvironmentRow;
 use crate::error::ViewsError;
-use crate::sql::{Params, Reader, SqlTime, Table, Writer};
+use crate::sql::{Cells, Reader, SqlTime, Table, Writer};
 
 /// Every state of an environment.
 pub(crate) const STATES: [EnvironmentPhase; 5] = [
@@ -43,7 +43,7 @@ impl Table for EnvironmentRow {
         "position",
     ];
 
-    fn params(&self) -> Result<Params, ViewsError> {
+    fn cells(&self) -> Result<Cells, ViewsError> {
         let mut row = Writer::of::<Self>();
         row.value(self.environment_id.as_uuid()).value(self.tenant.as_uuid()).value(self.run_id.as_uuid());
         row.value(self.lease_id.as_uuid()).count(self.epoch.get())?.value(self.node_id.as_uuid());

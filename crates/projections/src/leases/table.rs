@@ -5,7 +5,7 @@ use events::{Epoch, Position};
 
 use super::LeaseRow;
 use crate::error::ViewsError;
-use crate::sql::{Params, Reader, SqlTime, Table, Writer};
+use crate::sql::{Cells, Reader, SqlTime, Table, Writer};
 
 /// Every recorded state of a lease.
 pub(crate) const STATES: [LeasePhase; 5] =
@@ -33,7 +33,7 @@ impl Table for LeaseRow {
         "position",
     ];
 
-    fn params(&self) -> Result<Params, ViewsError> {
+    fn cells(&self) -> Result<Cells, ViewsError> {
         let mut row = Writer::of::<Self>();
         row.value(self.lease_id.as_uuid()).value(self.tenant.as_uuid()).value(self.run_id.as_uuid());
         row.count(self.epoch.get())?.value(self.state.as_str());

@@ -5,7 +5,7 @@ use events::{Epoch, Position};
 
 use super::RunRow;
 use crate::error::ViewsError;
-use crate::sql::{Params, Reader, Table, Writer};
+use crate::sql::{Cells, Reader, Table, Writer};
 
 const PHASES: [RunPhase; 3] = [RunPhase::Open, RunPhase::Closing, RunPhase::Closed];
 
@@ -22,7 +22,7 @@ impl Table for RunRow {
     const KEY: &'static [&'static str] = &["tenant", "run_id"];
     const COLUMNS: &'static [&'static str] = &["tenant", "run_id", "phase", "last_epoch", "position"];
 
-    fn params(&self) -> Result<Params, ViewsError> {
+    fn cells(&self) -> Result<Cells, ViewsError> {
         let mut row = Writer::of::<Self>();
         row.value(self.tenant.as_uuid()).value(self.run_id.as_uuid()).value(phase_name(self.phase));
         row.count(self.last_epoch.get())?.count(self.position.get())?;

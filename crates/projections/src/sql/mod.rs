@@ -3,6 +3,7 @@
 //! Foreign text is stored as canonical JSON text: PostgreSQL's `text` cannot hold U+0000, JSON escapes it, and no input may
 //! stop the line.
 
+mod cell;
 mod conditions;
 mod reader;
 mod time;
@@ -13,6 +14,7 @@ use tokio_postgres::types::ToSql;
 use crate::error::ViewsError;
 use crate::rows::Row;
 
+pub(crate) use cell::{Cell, Cells, JsonText};
 pub(crate) use conditions::{Conditions, position_param};
 pub(crate) use reader::{Reader, ViewReader};
 pub(crate) use time::SqlTime;
@@ -27,11 +29,16 @@ pub(crate) trait Table: Row {
     const NAME: &'static str;
     /// Columns of the primary key.
     const KEY: &'static [&'static str];
-    /// All columns, in the order of [`Table::params`] and [`Table::read`].
+    /// All columns, in the order of [`Table::cells`] and [`Table::read`].
     const COLUMNS: &'static [&'static str];
 
     /// Values in the order of the columns.
-    fn params(&self) -> Result<Params, ViewsError>;
+    fn cells(&self) -> Result<Cells, ViewsError>;
+
+    /// What a number of the row means, for people; it is no column.
+    fn meaning(&self) -> Option<(&'static str, &'static str)> {
+        None
+    }
 
     /// Reads a row from the next columns of a reader.
     fn read(columns: &mut Reader<'_>) -> Result<Self, ViewsError>;

@@ -3,31 +3,30 @@
 use std::fmt;
 
 use serde::Serialize;
-use tokio_postgres::types::ToSql;
 
-use super::{Params, Table};
+use super::{Cell, Cells, JsonText, Table};
 use crate::error::ViewsError;
 
-/// Collects the parameters of one row, in the order of its columns.
+/// Collects the values of one row, in the order of its columns.
 pub(crate) struct Writer {
-    params: Params,
+    cells: Cells,
     view: &'static str,
     columns: &'static [&'static str],
 }
 
 impl Writer {
     pub(crate) fn of<R: Table>() -> Self {
-        Self { params: Vec::with_capacity(R::COLUMNS.len()), view: R::NAME, columns: R::COLUMNS }
+        Self { cells: Vec::with_capacity(R::COLUMNS.len()), view: R::NAME, columns: R::COLUMNS }
     }
 
     fn unstorable(&self, detail: &dyn fmt::Display) -> ViewsError {
-        let column = self.columns.get(self.params.len()).copied().unwrap_or("?");
+        let column = self.columns.get(self.cells.len()).copied().unwrap_or("?");
         ViewsError::Unstorable { view: self.view, column, detail: detail.to_string() }
     }
 
     /// A value that the driver writes as it is.
-    pub(crate) fn value(&mut self, value: impl ToSql + Sync + Send + 'static) -> &mut Self {
-        self.params.push(Box::new(value));
+    pub(crate) fn value(&mut self, value: impl Cell + 'static) -> &mut Self {
+        self.cells.push(Box::new(value));
         self
     }
 
@@ -46,14 +45,14 @@ impl Writer {
     /// Canonical JSON text.
     pub(crate) fn json<T: Serialize>(&mut self, value: &T) -> Result<&mut Self, ViewsError> {
         let text = serde_json_canonicalizer::to_string(value).map_err(|error| self.unstorable(&error))?;
-        Ok(self.value(text))
+        Ok(self.value(JsonText(text)))
     }
 
     /// Canonical JSON text, or null.
     pub(crate) fn optional_json<T: Serialize>(&mut self, value: Option<&T>) -> Result<&mut Self, ViewsError> {
         match value {
             Some(value) => self.json(value),
-            None => Ok(self.value(None::<String>)),
+            None => Ok(self.value(None::<JsonText>)),
         }
     }
 
@@ -67,9 +66,9 @@ impl Writer {
         }
     }
 
-    /// The parameters.
-    pub(crate) fn finish(&mut self) -> Params {
-        debug_assert_eq!(self.params.len(), self.columns.len(), "one value per column of {}", self.view);
-        std::mem::take(&mut self.params)
+    /// The values.
+    pub(crate) fn finish(&mut self) -> Cells {
+        debug_assert_eq!(self.cells.len(), self.columns.len(), "one value per column of {}", self.view);
+        std::mem::take(&mut self.cells)
     }
 }

@@ -3,12 +3,14 @@
 use event_log::testing::{TestDatabase, test_database};
 use events::Position;
 use events::stored::Recorded;
+use futures::TryStreamExt as _;
 use uuid::Uuid;
 
 use super::samples::*;
 use crate::session::{ApplyError, Claim, Session};
 use crate::{
-    CommandFilter, CommandStatus, Folded, LeaseFilter, PageRequest, Views, checkpoint, compare, connect,
+    CommandFilter, CommandStatus, Folded, LeaseFilter, PageRequest, ShownRow, View, Views, checkpoint,
+    compare, connect, live,
 };
 
 async fn session(database: &TestDatabase) -> Session {
@@ -102,6 +104,36 @@ async fn rows_come_back_as_they_were_folded() {
     assert_eq!(found.result.as_ref().unwrap().stdout.text, HOSTILE, "U+0000 and all");
     assert_eq!(Some(&found), folded.commands.get(command(1)));
     assert_eq!(views.run(tenant(), run()).await.unwrap().as_ref(), folded.runs.get((tenant(), run())));
+}
+
+#[tokio::test]
+async fn rows_are_shown_alike_live_and_folded() {
+    let database = test_database().await;
+    let session = session(&database).await;
+    session.apply(&mut claim(&session).await, &history()).await.unwrap();
+    let client = database.administrator().await.unwrap();
+    let folded = fresh(&history());
+    for view in View::ALL {
+        assert_eq!(view.as_str().parse(), Ok(view));
+        let there: Vec<ShownRow> = live(&client, view).await.unwrap().try_collect().await.unwrap();
+        let here: Vec<ShownRow> = folded.shown(view).collect::<Result<_, _>>().unwrap();
+        assert_eq!(there, here);
+        assert!(!here.is_empty(), "{view} shows nothing");
+    }
+    assert!("secrets".parse::<View>().is_err());
+    let command = folded.shown(View::Commands).next().unwrap().unwrap();
+    assert_eq!(command.get("stdout").unwrap()["text"], HOSTILE, "stored JSON as what it says");
+    assert_eq!(command.get("secrets"), None);
+    let text = serde_json::to_string(&command).unwrap();
+    assert!(text.starts_with("{\"command_id\":"), "in the order of the columns: {text}");
+}
+
+#[tokio::test]
+async fn commands_that_are_kept_stay_whole_when_others_are_put_away() {
+    let mut folded = fresh(&history());
+    folded.seal_but(&[command(2)].into()).unwrap();
+    let kept: Vec<_> = folded.commands.iter().map(|row| row.command_id).collect();
+    assert_eq!(kept, [command(2)]);
 }
 
 #[tokio::test]

@@ -24,7 +24,9 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-fn is_unsafe(character: char) -> bool {
+/// Whether a character could move the cursor, break the line, colour or reorder what is read.
+#[must_use]
+pub fn is_unsafe(character: char) -> bool {
     character.is_control()
         || matches!(
             character,

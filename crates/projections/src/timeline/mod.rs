@@ -10,7 +10,7 @@ use events::stored::Recorded;
 use events::{Position, Timestamp};
 
 pub use describe::describe;
-pub use escape::{Escaped, quoted};
+pub use escape::{Escaped, is_unsafe, quoted};
 
 /// One line of a timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]

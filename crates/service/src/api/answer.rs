@@ -42,6 +42,34 @@ pub struct FileWrite {
     pub position: Position,
 }
 
+/// Proves that an event is the one at a position of the log (RFC 6962, 2.1.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InclusionAnswer {
+    /// The position.
+    pub position: Position,
+    /// Size of the tree that it is proven in.
+    pub size: u64,
+    /// The event's own leaf hash.
+    pub leaf: [u8; 32],
+    /// Sibling hashes, from the leaf upwards.
+    pub hashes: Vec<[u8; 32]>,
+    /// The signed head of that tree, when there is one of exactly this size.
+    pub checkpoint: Option<String>,
+}
+
+/// Proves that a tree of the log extends an older one (RFC 6962, 2.1.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConsistencyAnswer {
+    /// Size of the older tree.
+    pub from: u64,
+    /// Size of the newer tree.
+    pub to: u64,
+    /// The hashes.
+    pub hashes: Vec<[u8; 32]>,
+    /// The signed head of the newer tree, when there is one of exactly this size.
+    pub checkpoint: Option<String>,
+}
+
 /// How far a closing run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClosedState {
@@ -93,7 +121,7 @@ pub type OutputItems = Pin<Box<dyn Stream<Item = Result<OutputItem, ServiceError
 /// One thing that must work for the service to be of use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadinessCheck {
-    /// `log`, `projections`, `runtime`, `reconciler`, `teardown`, `accepting`.
+    /// `log`, `sealing`, `projections`, `runtime`, `reconciler`, `teardown`, `accepting`.
     pub name: &'static str,
     /// It works.
     pub ok: bool,

@@ -8,8 +8,8 @@ mod error;
 mod request;
 
 pub use answer::{
-    CloseAnswer, ClosedState, EventPage, FileWrite, OutputItem, OutputItems, Page, Readiness, ReadinessCheck,
-    TailItems,
+    CloseAnswer, ClosedState, ConsistencyAnswer, EventPage, FileWrite, InclusionAnswer, OutputItem,
+    OutputItems, Page, Readiness, ReadinessCheck, TailItems,
 };
 pub use error::ServiceError;
 pub use request::{

@@ -5,12 +5,14 @@
 //! - [`output`]: a command's output from a cursor on.
 //! - [`files`]: the workspace.
 //! - [`history`]: a run's events.
+//! - [`proofs`]: signed heads of the log, and what they prove.
 
 mod commands;
 mod files;
 mod history;
 mod leases;
 mod output;
+mod proofs;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +30,7 @@ use crate::output::OutputHub;
 use crate::reads::Reads;
 use crate::reconcile::{Reconciler, Wake};
 use crate::runs::Runs;
+use crate::sealing::Sealing;
 use crate::supervise::Supervisor;
 use crate::tokens::Tokens;
 use crate::workspace::WorkspaceService;
@@ -63,6 +66,8 @@ pub struct AppParts {
     pub supervisor: Supervisor,
     /// Who may ask.
     pub tokens: Tokens,
+    /// Signed heads and proofs.
+    pub sealing: Sealing,
     /// What a lease may use.
     pub limits: LimitsConfig,
     /// Longest life of an environment, and so of a lease.
@@ -135,6 +140,7 @@ impl App {
         let closing = self.closing.load(Ordering::Acquire).then(|| "the service is stopping".to_owned());
         let checks: Vec<ReadinessCheck> = [
             ("log", log),
+            ("sealing", self.parts.sealing.fault()),
             ("projections", projections),
             ("runtime", runtime),
             ("reconciler", self.parts.reconciler.fault()),

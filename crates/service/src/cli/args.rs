@@ -34,8 +34,11 @@ Exit codes: the command's own, and
   2    wrong usage or configuration
   124  the command was killed by its time limit
   125  the command has no result, for a reason that is not its own
+  126, 127  the program could not be started; the message says why
   137  the command was killed for another reason; the message names it
-  130, 143  ended by Ctrl-C or SIGTERM; the command was killed";
+  130, 143  ended by Ctrl-C or SIGTERM; the command was killed
+  141  nobody reads the output any more; the command was killed
+The time limit is at most what the operator allows (300 s unless set otherwise): a longer --timeout is lowered to it.";
 
 const LEASE_EXAMPLES: &str = "\
 Examples:
@@ -73,6 +76,8 @@ pub(super) enum Command {
     /// Show the events of a run.
     #[command(after_help = EVENTS_EXAMPLES)]
     Events(Events),
+    /// Look at the log's signing.
+    Log(Log),
     /// Bring a database to this version's schema.
     Migrate(Migrate),
     /// Check what this machine has and lacks.
@@ -127,7 +132,7 @@ pub(super) struct Run {
     /// Life of the acquired lease in seconds.
     #[arg(long, default_value_t = 600.0, value_name = "SECONDS", conflicts_with = "lease")]
     pub(super) ttl: f64,
-    /// Time limit of the command in seconds; that of the lease by default.
+    /// Time limit of the command in seconds; that of the lease by default, which is 300 s unless the operator set another.
     #[arg(long, value_name = "SECONDS")]
     pub(super) timeout: Option<f64>,
     /// Working directory relative to /workspace.
@@ -140,7 +145,7 @@ pub(super) struct Run {
     #[arg(short = 'i', long)]
     pub(super) stdin: bool,
     /// Program and arguments.
-    #[arg(required = true, value_name = "PROGRAM", trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(required = true, value_name = "PROGRAM", trailing_var_arg = true)]
     pub(super) argv: Vec<String>,
 }
 
@@ -230,6 +235,40 @@ pub(super) struct Migrate {
     /// PostgreSQL as role leasehold_migrate.
     #[arg(long, env = "LEASEHOLD_DATABASE_MIGRATE_URL", hide_env_values = true, value_name = "URL")]
     pub(super) database_url: String,
+    /// Make the key that signs the log's heads where there is none, and pin it.
+    #[arg(long)]
+    pub(super) init: bool,
+    /// File of that key, which only the service's account may read.
+    #[arg(long, value_name = "FILE", default_value = ".leasehold/data/signing.key", requires = "init")]
+    pub(super) signing_key_file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Log {
+    #[command(subcommand)]
+    pub(super) part: LogPart,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum LogPart {
+    /// The keys whose signatures on heads of the log count.
+    Key {
+        #[command(subcommand)]
+        action: KeyAction,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum KeyAction {
+    /// Show the public keys, one per line, as verifiers pin them (C2SP signed-note).
+    Show {
+        /// PostgreSQL as any role that reads the log, for example leasehold_audit.
+        #[arg(long, env = "LEASEHOLD_DATABASE_AUDIT_URL", hide_env_values = true, value_name = "URL")]
+        database_url: String,
+        /// Print the log's origin as well, as JSON.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -258,5 +297,12 @@ mod tests {
         let bare = Cli::try_parse_from(["leasehold", "run", "--token", "t", "ls", "--lease"]).unwrap();
         assert!(matches!(bare.command, Command::Run(run) if run.argv == ["ls", "--lease"]));
         assert!(Cli::try_parse_from(["leasehold", "run", "--token", "t"]).is_err());
+        // A misspelt option of ours is nobody's program.
+        for words in [["--time", "2", "--", "sleep"], ["--ttl=20", "--nosuch", "--", "true"]] {
+            let words = ["leasehold", "run", "--token", "t"].into_iter().chain(words);
+            assert!(Cli::try_parse_from(words).is_err());
+        }
+        let dashed = Cli::try_parse_from(["leasehold", "run", "--token", "t", "--", "-x", "y"]).unwrap();
+        assert!(matches!(dashed.command, Command::Run(run) if run.argv == ["-x", "y"]));
     }
 }

@@ -79,7 +79,13 @@ fn problem_failure(status: StatusCode, problem: &Value) -> Failure {
     if status == StatusCode::UNAUTHORIZED {
         message.push_str("; a service started with --dev prints its token, a new one at every start");
     }
-    if problem["retryable"] == true { Failure::unavailable(message) } else { Failure::failed(message) }
+    // A refusal is one, also where the same request may find another state later.
+    let is_away = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+    if is_away && problem["retryable"] == true {
+        Failure::unavailable(message)
+    } else {
+        Failure::failed(message)
+    }
 }
 
 async fn json(response: Response) -> Result<Value, Failure> {
@@ -109,5 +115,8 @@ mod tests {
         assert_eq!(failure.message, "422 (invalid_request): no\n  /argv: empty");
         let busy = json!({ "code": "queue_full", "detail": "wait", "retryable": true });
         assert_eq!(problem_failure(StatusCode::TOO_MANY_REQUESTS, &busy).code, exit::UNAVAILABLE);
+        assert_eq!(problem_failure(StatusCode::SERVICE_UNAVAILABLE, &busy).code, exit::UNAVAILABLE);
+        let held = json!({ "code": "lease_held", "detail": "held", "retryable": true });
+        assert_eq!(problem_failure(StatusCode::CONFLICT, &held).code, exit::FAILED);
     }
 }

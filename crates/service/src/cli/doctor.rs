@@ -148,5 +148,5 @@ fn print(checks: &[Check], json: bool) -> Result<(), Failure> {
             writeln!(out, "{mark:<8} {:<18} {}", check.name, check.detail)
         })
     };
-    written.map_err(|error| Failure::failed(format!("output cannot be written: {error}")))
+    written.map_err(|error| exit::unwritten(&error, 0))
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::args::Events;
 use super::client::Client;
-use super::exit::Failure;
+use super::exit::{self, Failure};
 
 pub(super) async fn events(args: Events) -> Result<u8, Failure> {
     let client = Client::new(&args.server)?;
@@ -19,7 +19,7 @@ pub(super) async fn events(args: Events) -> Result<u8, Failure> {
         let page = client.get(&path).await?;
         for event in page["items"].as_array().into_iter().flatten() {
             let written = if args.json { writeln!(out, "{event}") } else { writeln!(out, "{}", line(event)) };
-            written.map_err(|error| Failure::failed(format!("output cannot be written: {error}")))?;
+            written.map_err(|error| exit::unwritten(&error, 0))?;
         }
         match page["next_cursor"].as_str() {
             Some(cursor) => path = format!("/v1/runs/{}/events?limit=1000&cursor={cursor}", args.run),

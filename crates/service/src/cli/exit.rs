@@ -9,7 +9,9 @@
 //! | 124 | `run`: the command was killed by its time limit |
 //! | 125 | `run`: the command has no result, for a reason that is not its own |
 //! | 130 | `run`: interrupted at the keyboard; the command was killed |
+//! | 126, 127 | `run`: the program could not be started |
 //! | 137 | `run`: the command was killed for another reason |
+//! | 141 | `run`: nobody reads the output any more; the command was killed |
 //! | 143 | `run`: ended by SIGTERM; the command was killed |
 //!
 //! `run` answers the command's own exit code in every other case.
@@ -31,6 +33,8 @@ pub const NO_RESULT: u8 = 125;
 pub const INTERRUPTED: u8 = 130;
 /// `run`: killed for another reason.
 pub const KILLED: u8 = 137;
+/// `run`: nobody reads the output any more.
+pub const UNREAD: u8 = 141;
 /// `run`: ended by SIGTERM.
 pub const TERMINATED: u8 = 143;
 
@@ -39,7 +43,7 @@ pub const TERMINATED: u8 = 143;
 pub struct Failure {
     /// The exit code.
     pub code: u8,
-    /// For the person in front of it.
+    /// For the person in front of it; empty where there is nothing to tell.
     pub message: String,
 }
 
@@ -60,9 +64,25 @@ impl Failure {
     }
 }
 
+/// An error and what led to it, on one line.
+pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// Standard output took no more. Whoever has closed it has read enough and wants no words about it: `unread` is the code.
+pub(super) fn unwritten(error: &std::io::Error, unread: u8) -> Failure {
+    if error.kind() == std::io::ErrorKind::BrokenPipe {
+        return Failure { code: unread, message: String::new() };
+    }
+    Failure::failed(format!("output cannot be written: {error}"))
+}
+
 /// Tells the person and answers the code.
 pub(super) fn report(failure: &Failure) -> ExitCode {
-    tell(&failure.message);
+    if !failure.message.is_empty() {
+        tell(&failure.message);
+    }
     ExitCode::from(failure.code)
 }
 

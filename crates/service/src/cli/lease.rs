@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::args::{Lease, LeaseAction};
 use super::client::Client;
-use super::exit::Failure;
+use super::exit::{self, Failure};
 
 pub(super) async fn lease(args: Lease) -> Result<u8, Failure> {
     let client = Client::new(&args.server)?;
@@ -63,7 +63,7 @@ fn print(answer: &Value, json: bool) -> Result<(), Failure> {
             answer.as_array().map_or_else(|| vec![answer], |list| list.iter().collect());
         leases.iter().try_for_each(|lease| writeln!(out, "{}", line(lease)))
     };
-    written.map_err(|error| Failure::failed(format!("output cannot be written: {error}")))
+    written.map_err(|error| exit::unwritten(&error, 0))
 }
 
 fn line(lease: &Value) -> String {

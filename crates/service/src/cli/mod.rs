@@ -8,6 +8,7 @@ mod events;
 pub mod exit;
 mod interrupt;
 mod lease;
+mod log;
 mod migrate;
 mod run;
 mod serve;
@@ -38,6 +39,7 @@ pub fn main() -> ExitCode {
             Command::Run(run) => run::run(run).await,
             Command::Lease(lease) => lease::lease(lease).await,
             Command::Events(events) => events::events(events).await,
+            Command::Log(log) => log::log(log).await,
             Command::Migrate(migrate) => migrate::migrate(migrate).await,
             Command::Doctor(doctor) => doctor::doctor(doctor, environment).await,
         }

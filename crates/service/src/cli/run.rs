@@ -40,11 +40,11 @@ pub(super) async fn run(args: Run) -> Result<u8, Failure> {
         _ = interrupts.received() => tell("left at once: the lease and its command end when its time is over"),
     }
     ended.and_then(|command| verdict(&command)).map_err(|failure| match &lease.run_id {
-        Some(run_id) => {
+        Some(run_id) if !failure.message.is_empty() => {
             let message = format!("{}\n  what happened: leasehold events --run {run_id}", failure.message);
             Failure { message, ..failure }
         }
-        None => failure,
+        _ => failure,
     })
 }
 
@@ -128,6 +128,7 @@ async fn execute(
             Ok(None) => {
                 return Err(no_result(Failure::unavailable("the output stream breaks off every time")));
             }
+            Err(failure) if failure.code == exit::UNREAD => return Err(failure),
             Err(failure) => return Err(no_result(failure)),
         }
     }
@@ -178,9 +179,7 @@ fn write_bytes(out: &mut impl std::io::Write, data: &Value) -> Result<(), Failur
             .map_err(|_| Failure::failed("the output stream holds what this version cannot read"))?,
         (None, None) => Vec::new(),
     };
-    out.write_all(&bytes)
-        .and_then(|()| out.flush())
-        .map_err(|error| Failure::failed(format!("output cannot be written: {error}")))
+    out.write_all(&bytes).and_then(|()| out.flush()).map_err(|error| exit::unwritten(&error, exit::UNREAD))
 }
 
 /// The exit code that a command's end means.

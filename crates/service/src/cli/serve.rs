@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use event_log::EventLog;
 use event_log::embedded::EmbeddedPostgres;
+use event_log::proof::note::SignerKey;
+use event_log::seal::load_key;
 use events::NodeId;
 use events::spec::{ImageDigest, Mechanism};
 use runtime_adapter::container::{ContainerAdapter, ContainerConfig};
@@ -22,11 +24,12 @@ use tracing_subscriber::EnvFilter;
 use uuid::Uuid;
 
 use super::args::Serve;
-use super::exit::Failure;
+use super::exit::{Failure, with_causes};
 use crate::composition::{ComposeError, Database, Foundation, Runtime, Service};
 use crate::config::{Config, LogFormat, Sources};
 use crate::environments::Ports;
 use crate::http;
+use crate::sealing::SealingConfig;
 use crate::supervise::Supervisor;
 use crate::tokens::{self, Tokens};
 
@@ -140,7 +143,7 @@ fn config(args: &Serve, environment: &BTreeMap<String, OsString>) -> Result<Conf
     match (&config.database, args.dev) {
         (None, false) => Err(Failure::usage(
             "no database: use --dev for the embedded one, or set LEASEHOLD_DATABASE_APPEND_URL, \
-             LEASEHOLD_DATABASE_PROJECT_URL and LEASEHOLD_DATABASE_AUDIT_URL",
+             LEASEHOLD_DATABASE_PROJECT_URL, LEASEHOLD_DATABASE_SEAL_URL and LEASEHOLD_DATABASE_AUDIT_URL",
         )),
         (Some(_), true) => Err(Failure::usage("--dev uses the embedded database: unset the database URLs")),
         _ => Ok(config),
@@ -206,8 +209,15 @@ async fn database(
     data_dir: &Path,
 ) -> Result<(Option<EmbeddedPostgres>, Database, String), Failure> {
     if let (false, Some(urls)) = (dev, &config.database) {
-        let database =
-            Database { append_url: urls.append_url.clone(), project_url: urls.project_url.clone() };
+        let keys = key_files(config, data_dir).iter().map(|path| load_key(path)).collect::<Result<_, _>>();
+        let keys = keys.map_err(|error| {
+            Failure::usage(format!("{}; `leasehold migrate --init` makes one", with_causes(&error)))
+        })?;
+        let database = Database {
+            append_url: urls.append_url.clone(),
+            project_url: urls.project_url.clone(),
+            sealing: sealing(config, data_dir, urls.seal_url.clone(), keys),
+        };
         return Ok((None, database, urls.audit_url.clone()));
     }
     let postgres =
@@ -215,9 +225,31 @@ async fn database(
     event_log::migrate(&postgres.migrate_url())
         .await
         .map_err(|error| Failure::failed(format!("the embedded database cannot be migrated: {error}")))?;
-    let database = Database { append_url: postgres.append_url(), project_url: postgres.project_url() };
+    let mut keys = Vec::new();
+    for path in key_files(config, data_dir) {
+        let key = event_log::seal::init_key(&postgres.migrate_url(), &path).await;
+        keys.push(key.map_err(|error| Failure::failed(with_causes(&error)))?);
+    }
+    let database = Database {
+        append_url: postgres.append_url(),
+        project_url: postgres.project_url(),
+        sealing: sealing(config, data_dir, postgres.seal_url(), keys),
+    };
     let audit_url = postgres.audit_url();
     Ok((Some(postgres), database, audit_url))
+}
+
+/// The files of the keys that sign: those that are set, else one beside the node's identity.
+fn key_files(config: &Config, data_dir: &Path) -> Vec<PathBuf> {
+    match config.signing_key_files.as_slice() {
+        [] => vec![data_dir.join("signing.key")],
+        files => files.to_vec(),
+    }
+}
+
+fn sealing(config: &Config, data_dir: &Path, database_url: String, keys: Vec<SignerKey>) -> SealingConfig {
+    let head_file = config.head_file.clone().unwrap_or_else(|| data_dir.join("signed_head"));
+    SealingConfig { database_url, keys, head_file }
 }
 
 /// The node's id: made once, then read; it names the owner of what exists in the runtime.

@@ -52,6 +52,8 @@ pub struct DatabaseConfig {
     pub append_url: String,
     /// Of the role `leasehold_project`.
     pub project_url: String,
+    /// Of the role `leasehold_seal`.
+    pub seal_url: String,
     /// Of the role `leasehold_audit`, shown in the start-up line.
     pub audit_url: String,
 }
@@ -71,6 +73,10 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// The database; `None` means the embedded one in `data_dir`.
     pub database: Option<DatabaseConfig>,
+    /// Files of the keys that sign the log's heads; none: `signing.key` in `data_dir`.
+    pub signing_key_files: Vec<PathBuf>,
+    /// Where the newest signed head is kept outside of the database; `None`: `signed_head` in `data_dir`.
+    pub head_file: Option<PathBuf>,
     /// Local reference of the execution image.
     pub image: String,
     /// Local reference of the files image.
@@ -134,6 +140,12 @@ impl Config {
             listen: read.take("listen", values::socket_address),
             data_dir: read.take("data_dir", values::path),
             database: database(&mut read),
+            signing_key_files: read
+                .take("signing_key_files", values::list)
+                .into_iter()
+                .map(PathBuf::from)
+                .collect(),
+            head_file: read.take_optional("head_file", values::path),
             image: read.take("image", values::text),
             files_image: read.take("files_image", values::text),
             backing: read.take("backing", values::backing),
@@ -164,16 +176,16 @@ impl Config {
 }
 
 fn database(read: &mut read::Reader<'_>) -> Option<DatabaseConfig> {
-    let keys = ["database_append_url", "database_project_url", "database_audit_url"];
+    let keys = ["database_append_url", "database_project_url", "database_seal_url", "database_audit_url"];
     let urls = keys.map(|key| (key, read.take_optional(key, values::text)));
     match urls {
-        [(_, Some(append_url)), (_, Some(project_url)), (_, Some(audit_url))] => {
-            Some(DatabaseConfig { append_url, project_url, audit_url })
+        [(_, Some(append_url)), (_, Some(project_url)), (_, Some(seal_url)), (_, Some(audit_url))] => {
+            Some(DatabaseConfig { append_url, project_url, seal_url, audit_url })
         }
-        [(_, None), (_, None), (_, None)] => None,
+        [(_, None), (_, None), (_, None), (_, None)] => None,
         some => {
             for (key, _) in some.iter().filter(|(_, url)| url.is_none()) {
-                read.fault(key, "is missing: the three database URLs are set together or not at all");
+                read.fault(key, "is missing: the four database URLs are set together or not at all");
             }
             None
         }
@@ -287,6 +299,7 @@ mod tests {
                 "colour",
                 "database_audit_url",
                 "database_project_url",
+                "database_seal_url",
                 "listen",
                 "no_such_thing",
                 "pass_environment",

@@ -32,7 +32,17 @@ pub const SETTINGS: &[Setting] = &[
     setting("data_dir", ".leasehold/data", "folder of the embedded database and the node's identity"),
     unset("database_append_url", "PostgreSQL as role leasehold_append; unset uses the embedded server"),
     unset("database_project_url", "PostgreSQL as role leasehold_project"),
+    unset("database_seal_url", "PostgreSQL as role leasehold_seal"),
     unset("database_audit_url", "PostgreSQL as role leasehold_audit"),
+    setting(
+        "signing_key_files",
+        "",
+        "files of the keys that sign the log's heads, two during a rotation; empty means signing.key in data_dir",
+    ),
+    unset(
+        "head_file",
+        "where the newest signed head is kept outside the database; unset means signed_head in data_dir",
+    ),
     setting("image", "leasehold/execution:dev", "local reference of the execution image"),
     setting("files_image", "leasehold/files:dev", "local reference of the files image"),
     setting(
@@ -70,7 +80,7 @@ pub const SETTINGS: &[Setting] = &[
         "variables that commands see: HTTP_PROXY, HTTPS_PROXY, NO_PROXY, LANG, LANGUAGE, LC_*, TZ",
     ),
     setting("log_format", "pretty", "log lines on standard error: pretty or json"),
-    setting("log_filter", "info", "which log lines are written"),
+    setting("log_filter", "info,sqlx::postgres::notice=warn", "which log lines are written"),
     unset("crash_point", "where a debug build dies on purpose"),
 ];
 

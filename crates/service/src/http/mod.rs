@@ -39,7 +39,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub use problem::Code;
-use routes::{commands, files, leases, runs, service};
+use routes::{commands, files, leases, log, runs, service};
 
 use crate::App;
 
@@ -103,6 +103,9 @@ fn tenant_operations() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(files::list_files))
         .routes(routes!(runs::close_run))
         .routes(routes!(runs::run_events))
+        .routes(routes!(log::log_checkpoint))
+        .routes(routes!(log::log_proof))
+        .routes(routes!(log::log_consistency))
 }
 
 fn service_operations() -> OpenApiRouter<Arc<App>> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use event_log::EventLog;
+use event_log::seal::init_key;
 use event_log::testing::{TestDatabase, test_database};
 use events::event::EventType;
 use events::spec::Mechanism;
@@ -20,7 +21,9 @@ use service::api::{
 use service::composition::{Database, Foundation, Runtime, Service};
 use service::config::{Config, Sources};
 use service::environments::Ports;
+use service::sealing::SealingConfig;
 use service::tokens::Tokens;
+use tempfile::TempDir;
 use uuid::Uuid;
 
 /// Longest wait for any condition.
@@ -30,6 +33,8 @@ const IMAGE: &str = "sha256:fa4efa4efa4efa4efa4efa4efa4efa4efa4efa4efa4efa4efa4e
 /// A database and an engine that outlive services.
 pub(crate) struct World {
     database: TestDatabase,
+    /// Where key and head are.
+    data: TempDir,
     /// The engine; the same one for every service.
     pub(crate) fake: FakeAdapter,
     node_id: NodeId,
@@ -57,6 +62,7 @@ impl World {
         all.extend(settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
         Self {
             database,
+            data: tempfile::tempdir().unwrap(),
             fake: FakeAdapter::new(clock, IMAGE.parse().unwrap()),
             node_id: NodeId(Uuid::now_v7()),
             settings: all,
@@ -73,8 +79,16 @@ impl World {
     pub(crate) async fn start(&self) -> Running {
         let config =
             Config::load(&Sources { variables: self.settings.clone(), ..Sources::default() }).unwrap();
-        let database =
-            Database { append_url: self.database.append_url(), project_url: self.database.project_url() };
+        let key = init_key(&self.database.migrate_url(), &self.data.path().join("signing.key")).await;
+        let database = Database {
+            append_url: self.database.append_url(),
+            project_url: self.database.project_url(),
+            sealing: SealingConfig {
+                database_url: self.database.seal_url(),
+                keys: vec![key.unwrap()],
+                head_file: self.data.path().join("signed_head"),
+            },
+        };
         let foundation = Foundation::lay(database, self.node_id).await.unwrap();
         let runtime = Runtime {
             ports: Ports {

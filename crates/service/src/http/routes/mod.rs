@@ -3,6 +3,7 @@
 pub(super) mod commands;
 pub(super) mod files;
 pub(super) mod leases;
+pub(super) mod log;
 pub(super) mod runs;
 pub(super) mod service;
 

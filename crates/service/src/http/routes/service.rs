@@ -39,7 +39,7 @@ pub(in crate::http) struct ReadinessReport {
 /// One thing that must work.
 #[derive(Debug, Serialize, ToSchema)]
 pub(in crate::http) struct Check {
-    /// What: `log`, `projections`, `runtime`, `reconciler`.
+    /// What: `log`, `sealing`, `projections`, `runtime`, `reconciler`, `teardown`, `accepting`.
     name: &'static str,
     /// It works.
     ok: bool,

@@ -7,11 +7,13 @@ mod command;
 mod event;
 mod file;
 mod lease;
+mod proof;
 
 pub(super) use command::{Command, CommandState};
 pub(super) use event::EventJson;
 pub(super) use file::{FileEntry, FileWritten};
 pub(super) use lease::{Lease, LeaseState, RunClosing};
+pub(super) use proof::{ConsistencyProof, InclusionProof};
 use serde::Serialize;
 use utoipa::ToSchema;
 
