@@ -19,6 +19,14 @@ pub enum ReplayError {
     /// The URL is malformed.
     #[error("the database URL cannot be used")]
     Url(#[source] tokio_postgres::Error),
+    /// Keys of several logs were given.
+    #[error("the keys are of different logs: {first} and {other}")]
+    Keys {
+        /// Name of the first key.
+        first: String,
+        /// Name of another.
+        other: String,
+    },
     /// No connection, or a query failed.
     #[error("the database did not answer")]
     Database(#[from] tokio_postgres::Error),

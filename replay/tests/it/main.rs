@@ -7,6 +7,8 @@ mod diff;
 mod help;
 mod log;
 mod read_only;
+mod sealed;
+mod sealing;
 mod state;
 mod timeline;
 mod verify;
