@@ -111,8 +111,8 @@ enum Command {
     Diff,
     /// A run's history as a file of JSON lines that `verify --bundle` checks without the database.
     ///
-    /// Holds the bytes of every event, bodies included: what the run's commands said is in it. It is checked on the way; a
-    /// damaged history is written all the same, and its faults are told on standard error.
+    /// Holds the bytes of every event, bodies included: what the run's commands said is in it; the newest checkpoint, and each event's
+    /// proof of being in it, unless it is not sealed yet, which takes a second. It is checked on the way; a damaged history is written all the same, and its faults are told on standard error.
     #[command(after_help = AFTER_EXPORT)]
     Export {
         /// The run.
@@ -200,7 +200,7 @@ async fn run(cli: Cli) -> Result<u8, ReplayError> {
                     verify::Verdict::Unreadable | verify::Verdict::Empty => exit::UNREADABLE,
                 });
             };
-            verify_bundle(&file, json)
+            verify_bundle(&file, &keys, json)
         }
         Command::Timeline(selection) => {
             let mut out = stdout();
@@ -271,10 +271,11 @@ fn tell(json: bool, value: &serde_json::Value, words: &impl std::fmt::Display) -
     Ok(out.flush()?)
 }
 
-fn verify_bundle(file: &Path, json: bool) -> Result<u8, ReplayError> {
-    let report = check::check(file)?;
+fn verify_bundle(file: &Path, keys: &[VerifierKey], json: bool) -> Result<u8, ReplayError> {
+    let report = check::check(file, keys)?;
     tell(json, &report.to_json(), &report)?;
     Ok(match report.verdict {
+        check::Verdict::Valid => exit::VALID,
         check::Verdict::Unanchored => exit::UNANCHORED,
         check::Verdict::Tampered => exit::TAMPERED,
         check::Verdict::Unreadable | check::Verdict::Empty => exit::UNREADABLE,
@@ -308,13 +309,21 @@ async fn export_to(
 fn exported(written: &export::Written) -> u8 {
     let Report { events, faults_found, faults, .. } = &written.report;
     let mut words = io::stderr().lock();
-    let _ = writeln!(words, "wrote {events} events of {}", written.tip.stream);
+    let proven = match written.proven {
+        Some((proven, size)) => format!(", {proven} of them proven in checkpoint {size}"),
+        None => String::new(),
+    };
+    let _ = writeln!(words, "wrote {events} events of {}{proven}", written.tip.stream);
+    for fault in &written.anchor_faults {
+        let _ = writeln!(words, "  FAULT: {}", Escaped(fault));
+    }
     for fault in faults {
         let _ = writeln!(words, "  FAULT: {}", Escaped(&fault.to_string()));
     }
+    let sealed = written.anchor_faults.is_empty();
     let (code, verdict) = match *faults_found {
-        0 => return exit::VALID,
-        _ if written.report.is_unchanged() => {
+        0 if sealed => return exit::VALID,
+        _ if sealed && written.report.is_unchanged() => {
             (exit::UNREADABLE, "UNREADABLE: this version does not know every event")
         }
         _ => (exit::TAMPERED, "TAMPERED: the log is not what was recorded"),

@@ -33,6 +33,9 @@ pub enum ReplayError {
     /// The log's own reader failed.
     #[error("the log cannot be read")]
     Log(#[from] event_log::LogError),
+    /// The signed head or a proof cannot be read.
+    #[error("what is sealed cannot be read")]
+    Proofs(#[from] event_log::seal::ProofsError),
     /// The projections cannot be read.
     #[error("the projections cannot be read")]
     Views(#[from] projections::ViewsError),

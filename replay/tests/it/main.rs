@@ -8,6 +8,7 @@ mod help;
 mod log;
 mod read_only;
 mod sealed;
+mod sealed_bundle;
 mod sealing;
 mod state;
 mod timeline;

@@ -31,7 +31,9 @@ use tokio_postgres::{GenericClient, Row};
 pub use check::HistoryCheck;
 pub use claims::{KeptHead, Trust};
 pub use event::StoredBytes;
-pub use read::{EventRow, Meta, StreamTip, events, meta, run_streams, stored_bytes, stream_rows};
+pub use read::{
+    EventRow, Meta, StreamTip, events, meta, run_streams, stored_bytes, stored_version, stream_rows,
+};
 pub use report::{Fault, Finding, Report};
 pub use witness::{Anchor, Origin, Seal, Tail};
 
