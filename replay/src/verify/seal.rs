@@ -35,7 +35,7 @@ pub(super) fn to_json(seal: &Seal, events: u64) -> Value {
         (false, false) => Some("log"),
     };
     json!({
-        "proof": if seal.is_absent() { "chain" } else { "checkpoint" },
+        "proof": if seal.anchor.is_some() { "checkpoint" } else { "chain" },
         "origin": seal.origin,
         "keys": names(&seal.keys),
         "keys_from": keys_from,

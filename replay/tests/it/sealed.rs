@@ -208,7 +208,7 @@ async fn a_log_sealed_anew_by_another_key_is_not_what_the_verifiers_key_signs() 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_sealed_anew_by_the_same_key_is_found_by_a_head_of_before() {
     let sealed = Sealed::new().await;
-    append_orphans(&sealed.log, 100).await;
+    append_orphans(&sealed.log, 300).await;
     sealed.seal().await;
     let older = sealed.directory.path().join("older");
     std::fs::copy(sealed.head(), &older).unwrap();
@@ -216,14 +216,12 @@ async fn a_log_sealed_anew_by_the_same_key_is_found_by_a_head_of_before() {
     sealed.seal().await;
     crate::log::project(&sealed.log, &sealed.database.project_url()).await;
     sealed.rewrite(50, |header| header.actor = "token:forged".to_owned()).await;
-    sealed
-        .damage("DELETE FROM log.checkpoints; DELETE FROM log.tiles WHERE hashes IS NOT NULL OR true")
-        .await;
+    sealed.damage("DELETE FROM log.checkpoints; DELETE FROM log.tiles").await;
     sealed.seal_with(sealed.key.clone(), sealed.directory.path().join("new")).await;
 
     let key = sealed.verifier();
     assert_eq!(sealed.verify(&["--key", &key]).0, Some(0), "who has the key can make all of it anew");
-    for (head, size) in [(sealed.head(), 211), (older, 111)] {
+    for (head, size) in [(sealed.head(), 411), (older, 311)] {
         let (code, report) = sealed.verify(&["--key", &key, "--head", head.to_str().unwrap()]);
         assert_eq!(code, Some(2), "{report:#}");
         let expected = format!("the first {size} events are not those that the head in");

@@ -1,6 +1,8 @@
 //! Verification of logs that are whole, and of logs that are not.
 
 use event_log::embedded::EmbeddedPostgres;
+use event_log::proof::checkpoint::Checkpoint;
+use event_log::proof::note::SignerKey;
 use event_log::testing::test_database;
 use serde_json::Value;
 
@@ -226,6 +228,18 @@ async fn an_embedded_database_is_found_by_its_directory_only_while_it_runs() {
     fill(&server.append_url(), &server.project_url()).await;
     let output = replay(&["--data", data, "--json", "verify"]);
     assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), text(&output.stderr));
+
+    // The head that a service keeps in the directory counts without being named.
+    let origin = event_log::testing::connect(&server.audit_url()).await.unwrap();
+    let origin: String = origin.query_one("SELECT origin FROM log.log_meta", &[]).await.unwrap().get(0);
+    let key = SignerKey::from_seed(&origin, &[3; 32]).unwrap();
+    event_log::seal::pin_keys(&server.migrate_url(), &[key.verifier().clone()]).await.unwrap();
+    let ahead = Checkpoint { origin, size: 12, root: [7; 32], extensions: Vec::new() }.sign(&[key]).unwrap();
+    std::fs::write(directory.path().join("signed_head"), ahead).unwrap();
+    let output = replay(&["--data", data, "--json", "verify"]);
+    assert_eq!(output.status.code(), Some(2), "{}{}", text(&output.stdout), text(&output.stderr));
+    assert!(text(&output.stdout).contains("signed_head signs 12 events, they end before 11"));
+
     server.stop().await.unwrap();
     let output = replay(&["verify", "--data", data]);
     assert_eq!(output.status.code(), Some(4), "stopped again");

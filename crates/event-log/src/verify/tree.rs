@@ -214,3 +214,6 @@ pub(super) fn differing(tile: &Tile, stored: &[u8]) -> u16 {
     let first = pairs.zip(stored).find(|((_, expected), stored)| expected != stored);
     first.map_or(0, |((entry, _), _)| entry)
 }
+
+#[cfg(test)]
+mod tests;
