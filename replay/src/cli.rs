@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use event_log::proof::note::VerifierKey;
 use event_log::verify::Report;
 use events::{RunId, TenantId};
 use projections::timeline::Escaped;
@@ -68,18 +69,29 @@ struct SourceArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Recomputes every leaf and chain from stored bytes and compares the projections with a fresh fold.
+    /// Recomputes every leaf, chain and signed root from stored bytes and compares the projections with a fresh fold.
     ///
-    /// Says how much was checked; a log without events is a failure. Nothing signed vouches for the log yet, so this proves one
-    /// unbroken chain, not that nobody replaced all of it. With --bundle the same for the file of an export, without a database.
+    /// Says how much was checked, how many events a signed checkpoint covers and how many follow it: those are unanchored, and never
+    /// called valid. A log without events is a failure. Signatures of the keys given with --key are believed; without one, of the
+    /// keys that the log names for itself, which whoever can rewrite the database can exchange. A log that nobody has ever sealed is
+    /// checked by its chain only, and that is said.
+    ///
+    /// With --bundle the same for the file of an export, without a database; it never takes a key from the file.
     #[command(
-        after_help = "Exit codes: 0 valid (never with --bundle), 2 tampered, 3 unanchored (an intact file), \
-                            4 unreadable or empty, 64 wrong usage."
+        after_help = "Exit codes: 0 valid (a checkpoint covers all but the last 10 s, or nothing was ever sealed; a bundle: all of it), \
+                            2 tampered, 3 unanchored, 4 unreadable or empty, 64 wrong usage."
     )]
     Verify {
         /// The file of an export; no database is used.
         #[arg(long, value_name = "FILE")]
         bundle: Option<PathBuf>,
+        /// A public key whose signatures are believed (NAME+ID+BASE64). May be given several times, for keys of one log.
+        #[arg(long = "key", value_name = "VERIFIERKEY")]
+        keys: Vec<VerifierKey>,
+        /// A signed head of the log that was kept elsewhere: the log must hold it. May be given several times. With --data the file
+        /// `signed_head` in the directory counts too, if it is there.
+        #[arg(long = "head", value_name = "FILE", conflicts_with = "bundle")]
+        heads: Vec<PathBuf>,
     },
     /// What happened, one line per event; with --json one JSON object per line.
     ///
@@ -99,8 +111,8 @@ enum Command {
     Diff,
     /// A run's history as a file of JSON lines that `verify --bundle` checks without the database.
     ///
-    /// Holds the bytes of every event, bodies included: what the run's commands said is in it. It is checked on the way; a
-    /// damaged history is written all the same, and its faults are told on standard error.
+    /// Holds the bytes of every event, bodies included: what the run's commands said is in it; the newest checkpoint, and each event's
+    /// proof of being in it, unless it is not sealed yet, which takes a second. It is checked on the way; a damaged history is written all the same, and its faults are told on standard error.
     #[command(after_help = AFTER_EXPORT)]
     Export {
         /// The run.
@@ -162,7 +174,7 @@ fn failed(error: &ReplayError) -> u8 {
         _ => complain(&error.with_causes()),
     }
     match error {
-        ReplayError::NoSource | ReplayError::AmbiguousRun { .. } => exit::USAGE,
+        ReplayError::NoSource | ReplayError::AmbiguousRun { .. } | ReplayError::Keys { .. } => exit::USAGE,
         ReplayError::Exchanged { .. } => exit::TAMPERED,
         _ => exit::UNREADABLE,
     }
@@ -176,15 +188,19 @@ fn complain(words: &str) {
 async fn run(cli: Cli) -> Result<u8, ReplayError> {
     let json = cli.json;
     match cli.command {
-        Command::Verify { bundle: Some(file) } => verify_bundle(&file, json),
-        Command::Verify { bundle: None } => {
-            let report = verify::verify(&cli.source.source()?).await?;
-            tell(json, &report.to_json(), &report)?;
-            Ok(match report.verdict {
-                verify::Verdict::Valid => exit::VALID,
-                verify::Verdict::Tampered => exit::TAMPERED,
-                verify::Verdict::Unreadable | verify::Verdict::Empty => exit::UNREADABLE,
-            })
+        Command::Verify { bundle, keys, heads } => {
+            of_one_log(&keys)?;
+            let Some(file) = bundle else {
+                let report = verify::verify(&cli.source.source()?, keys, &heads).await?;
+                tell(json, &report.to_json(), &report)?;
+                return Ok(match report.verdict {
+                    verify::Verdict::Valid => exit::VALID,
+                    verify::Verdict::Tampered => exit::TAMPERED,
+                    verify::Verdict::Unanchored => exit::UNANCHORED,
+                    verify::Verdict::Unreadable | verify::Verdict::Empty => exit::UNREADABLE,
+                });
+            };
+            verify_bundle(&file, &keys, json)
         }
         Command::Timeline(selection) => {
             let mut out = stdout();
@@ -230,6 +246,16 @@ async fn run(cli: Cli) -> Result<u8, ReplayError> {
     }
 }
 
+/// A key is named after the log whose heads it signs.
+fn of_one_log(keys: &[VerifierKey]) -> Result<(), ReplayError> {
+    let mut names = keys.iter().map(|key| key.id().name.clone());
+    let Some(first) = names.next() else { return Ok(()) };
+    match names.find(|name| *name != first) {
+        Some(other) => Err(ReplayError::Keys { first, other }),
+        None => Ok(()),
+    }
+}
+
 fn stdout() -> BufWriter<io::StdoutLock<'static>> {
     BufWriter::new(io::stdout().lock())
 }
@@ -245,10 +271,11 @@ fn tell(json: bool, value: &serde_json::Value, words: &impl std::fmt::Display) -
     Ok(out.flush()?)
 }
 
-fn verify_bundle(file: &Path, json: bool) -> Result<u8, ReplayError> {
-    let report = check::check(file)?;
+fn verify_bundle(file: &Path, keys: &[VerifierKey], json: bool) -> Result<u8, ReplayError> {
+    let report = check::check(file, keys)?;
     tell(json, &report.to_json(), &report)?;
     Ok(match report.verdict {
+        check::Verdict::Valid => exit::VALID,
         check::Verdict::Unanchored => exit::UNANCHORED,
         check::Verdict::Tampered => exit::TAMPERED,
         check::Verdict::Unreadable | check::Verdict::Empty => exit::UNREADABLE,
@@ -282,13 +309,21 @@ async fn export_to(
 fn exported(written: &export::Written) -> u8 {
     let Report { events, faults_found, faults, .. } = &written.report;
     let mut words = io::stderr().lock();
-    let _ = writeln!(words, "wrote {events} events of {}", written.tip.stream);
+    let proven = match written.proven {
+        Some((proven, size)) => format!(", {proven} of them proven in checkpoint {size}"),
+        None => String::new(),
+    };
+    let _ = writeln!(words, "wrote {events} events of {}{proven}", written.tip.stream);
+    for fault in &written.anchor_faults {
+        let _ = writeln!(words, "  FAULT: {}", Escaped(fault));
+    }
     for fault in faults {
         let _ = writeln!(words, "  FAULT: {}", Escaped(&fault.to_string()));
     }
+    let sealed = written.anchor_faults.is_empty();
     let (code, verdict) = match *faults_found {
-        0 => return exit::VALID,
-        _ if written.report.is_unchanged() => {
+        0 if sealed => return exit::VALID,
+        _ if sealed && written.report.is_unchanged() => {
             (exit::UNREADABLE, "UNREADABLE: this version does not know every event")
         }
         _ => (exit::TAMPERED, "TAMPERED: the log is not what was recorded"),

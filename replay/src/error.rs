@@ -19,12 +19,23 @@ pub enum ReplayError {
     /// The URL is malformed.
     #[error("the database URL cannot be used")]
     Url(#[source] tokio_postgres::Error),
+    /// Keys of several logs were given.
+    #[error("the keys are of different logs: {first} and {other}")]
+    Keys {
+        /// Name of the first key.
+        first: String,
+        /// Name of another.
+        other: String,
+    },
     /// No connection, or a query failed.
     #[error("the database did not answer")]
     Database(#[from] tokio_postgres::Error),
     /// The log's own reader failed.
     #[error("the log cannot be read")]
     Log(#[from] event_log::LogError),
+    /// The signed head or a proof cannot be read.
+    #[error("what is sealed cannot be read")]
+    Proofs(#[from] event_log::seal::ProofsError),
     /// The projections cannot be read.
     #[error("the projections cannot be read")]
     Views(#[from] projections::ViewsError),

@@ -59,3 +59,9 @@ impl<'a> EventJson<'a> {
         })
     }
 }
+
+/// Bytes as text, in base64 with padding.
+#[must_use]
+pub fn base64(bytes: &[u8]) -> String {
+    base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes)
+}

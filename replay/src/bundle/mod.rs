@@ -2,19 +2,20 @@
 //!
 //! ```text
 //!   {"bundle":"leasehold-run","v":1,"log_id":…,"origin":…,"tenant":…,"run_id":…,"head":…,
-//!    "streams":[{"stream":…,"version":N,"tip":hex}],"events":N,"checkpoint":null}
-//!   {"position":…,"header":base64,"salt":base64|null,"body":base64|null,"proof":null}     N lines, by position
+//!    "streams":[{"stream":…,"version":N,"tip":hex}],"events":N,"checkpoint":note|null}
+//!   {"position":…,"header":base64,"salt":base64|null,"body":base64|null,"proof":[hex,…]|null}     N lines, by position
 //! ```
-//! Bytes are those of the log. `checkpoint` has room for a signed head's note and `proof` for an event's inclusion in it; while
-//! they are null, nothing outside the file vouches for it. A reader ignores fields it does not know: they can only say more.
-//! - [`write`]: from the log. [`check`]: the file alone.
+//! Bytes are those of the log. `checkpoint` is the newest signed head, `proof` an event's inclusion in its tree: it is null while the
+//! head does not cover the event. The file names no key: whoever checks it brings one. A reader ignores fields it does not know.
+//! - [`write`]: from the log. [`check`]: the file alone ([`report`]: what it proves). [`anchor`]: head and proofs, for both.
 
+mod anchor;
 pub mod check;
+mod report;
 pub mod write;
 
 use events::{LogId, Position, RunId, TenantId, Version};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 /// What the first line names.
 const KIND: &str = "leasehold-run";
@@ -34,7 +35,8 @@ struct Head {
     head: Position,
     streams: Vec<StreamEnd>,
     events: u64,
-    checkpoint: Option<Value>,
+    /// A signed note.
+    checkpoint: Option<String>,
 }
 
 /// Where a stream ends.
@@ -52,7 +54,8 @@ struct EventLine {
     header: Base64,
     salt: Option<Base64>,
     body: Option<Base64>,
-    proof: Option<Value>,
+    /// From the leaf upwards.
+    proof: Option<Vec<Hex32>>,
 }
 
 /// Bytes, as base64 with padding.
@@ -62,7 +65,7 @@ struct Base64(Vec<u8>);
 
 impl From<Base64> for String {
     fn from(bytes: Base64) -> Self {
-        base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes.0)
+        crate::shape::base64(&bytes.0)
     }
 }
 

@@ -1,11 +1,15 @@
 //! The whole log and the projections, in one snapshot: every leaf and chain recomputed from stored bytes, every column against
-//! its header, every row of every view against a fresh fold.
+//! its header, every row of every view against a fresh fold; and the tree over the leaves against what is signed ([`seal`]).
 
 mod report;
+pub(crate) mod seal;
 
-use std::io::{IsTerminal as _, Write as _};
+use std::fs::File;
+use std::io::{ErrorKind, IsTerminal as _, Read as _, Write as _};
+use std::path::{Path, PathBuf};
 
-use event_log::verify::{Options, Progress};
+use event_log::proof::note::{NOTE_BYTES_MAX, VerifierKey};
+use event_log::verify::{KeptHead, Options, Progress, Trust};
 use events::Position;
 use projections::{Comparison, Folded, ViewsError, checkpoint, compare};
 use tokio_postgres::Transaction;
@@ -20,12 +24,21 @@ const FAULTS_TOLD_MAX: usize = 100;
 pub(crate) const SEAL_EVERY: u64 = 256;
 /// Below this a verification is over before a progress line could be read.
 const PROGRESS_EVENTS_MIN: u64 = 50_000;
+/// Where a service keeps the newest head in its data directory, unless it is told otherwise.
+const HEAD_FILE: &str = "signed_head";
 
-/// Verifies the log and its projections.
+/// Verifies the log and its projections. Signatures of `keys` are believed, without any those of the log's own; `heads` are files
+/// with signed heads of the log, to which the one in the data directory comes if it is there.
 ///
 /// # Errors
-/// When the database cannot be read. What is wrong with its contents is in the report.
-pub async fn verify(source: &Source) -> Result<Report, ReplayError> {
+/// When the database or a head's file cannot be read. What is wrong with the contents is in the report.
+pub async fn verify(
+    source: &Source,
+    keys: Vec<VerifierKey>,
+    heads: &[PathBuf],
+) -> Result<Report, ReplayError> {
+    // Before the snapshot: a head is stored in the log first, so the log must have it.
+    let trust = Trust { keys, heads: kept_heads(source, heads)? };
     source
         .with(async |client| {
             let transaction = snapshot(client).await?;
@@ -36,7 +49,7 @@ pub async fn verify(source: &Source) -> Result<Report, ReplayError> {
             };
             let mut folded = Folded::default();
             let mut whole = true;
-            let options = Options { faults_max: FAULTS_TOLD_MAX, ..Options::default() };
+            let options = Options { faults_max: FAULTS_TOLD_MAX, trust, ..Options::default() };
             let on_event = |recorded: &events::stored::Recorded| {
                 if recorded.position < until {
                     whole &= folded.apply(recorded).is_ok();
@@ -45,7 +58,8 @@ pub async fn verify(source: &Source) -> Result<Report, ReplayError> {
                     }
                 }
             };
-            let log = event_log::verify::verify(&transaction, options, on_event, tell).await?;
+            let mut log = event_log::verify::verify(&transaction, options, on_event, tell).await?;
+            let seal = log.seal.take().unwrap_or_default();
             let projections = match target {
                 Ok(_) => compare_views(&transaction, folded, until, whole).await?,
                 Err(ViewsError::Stored { column, detail, .. }) => Projections::NotCompared {
@@ -53,9 +67,30 @@ pub async fn verify(source: &Source) -> Result<Report, ReplayError> {
                 },
                 Err(error) => return Err(error.into()),
             };
-            Ok(Report::new(&log, projections))
+            Ok(Report::new(&log, seal, projections))
         })
         .await
+}
+
+fn kept_heads(source: &Source, files: &[PathBuf]) -> Result<Vec<KeptHead>, ReplayError> {
+    let mut heads = files.iter().map(|path| kept_head(path)).collect::<Result<Vec<_>, _>>()?;
+    if let Source::DataDir(data_dir) = source {
+        match kept_head(&data_dir.join(HEAD_FILE)) {
+            Ok(head) if heads.contains(&head) => {}
+            Ok(head) => heads.push(head),
+            Err(ReplayError::File { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(heads)
+}
+
+fn kept_head(path: &Path) -> Result<KeptHead, ReplayError> {
+    let mut note = Vec::new();
+    let bound = u64::try_from(NOTE_BYTES_MAX).unwrap_or(u64::MAX) + 1;
+    let read = File::open(path).and_then(|file| file.take(bound).read_to_end(&mut note));
+    read.map_err(|source| ReplayError::File { path: path.to_owned(), source })?;
+    Ok(KeptHead { name: path.display().to_string(), note })
 }
 
 async fn compare_views(

@@ -2,11 +2,13 @@
 
 use std::fmt;
 
-use event_log::verify::Report as LogReport;
+use event_log::verify::{Report as LogReport, Seal};
 use events::{LogId, Position};
 use projections::timeline::Escaped;
 use projections::{Comparison, Difference, DifferenceKind};
 use serde_json::{Value, json};
+
+use super::seal;
 
 /// The outcome in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +17,8 @@ pub enum Verdict {
     Valid,
     /// Something is not as it was recorded.
     Tampered,
+    /// Whole, but no signed head covers it, or none that is recent enough.
+    Unanchored,
     /// Bytes and chains are whole, but this version does not know all of what they say.
     Unreadable,
     /// No event was checked, which proves nothing.
@@ -28,6 +32,7 @@ impl Verdict {
         match self {
             Self::Valid => "valid",
             Self::Tampered => "tampered",
+            Self::Unanchored => "unanchored",
             Self::Unreadable => "unreadable",
             Self::Empty => "empty",
         }
@@ -72,12 +77,14 @@ pub struct Report {
     pub faults: Vec<(Option<Position>, String)>,
     /// The projections.
     pub projections: Projections,
+    /// What is signed.
+    pub seal: Seal,
 }
 
 impl Report {
-    pub(super) fn new(log: &LogReport, projections: Projections) -> Self {
+    pub(super) fn new(log: &LogReport, seal: Seal, projections: Projections) -> Self {
         Self {
-            verdict: verdict(log, &projections),
+            verdict: verdict(log, &seal, &projections),
             log_id: log.log_id,
             head: log.head,
             events_checked: log.events,
@@ -86,6 +93,7 @@ impl Report {
             faults_found: log.faults_found,
             faults: log.faults.iter().map(|fault| (fault.position, fault.what.to_string())).collect(),
             projections,
+            seal,
         }
     }
 
@@ -107,9 +115,8 @@ impl Report {
             }),
             Projections::NotCompared { reason } => json!({ "not_compared": reason }),
         };
-        json!({
+        let mut report = json!({
             "verdict": self.verdict.as_str(),
-            "proof": "chain",
             "log_id": self.log_id,
             "head": self.head,
             "events_checked": self.events_checked,
@@ -118,17 +125,24 @@ impl Report {
             "faults_found": self.faults_found,
             "faults": faults,
             "projections": projections,
-        })
+        });
+        if let (Value::Object(report), Value::Object(mut seal)) =
+            (&mut report, seal::to_json(&self.seal, self.events_checked))
+        {
+            report.append(&mut seal);
+        }
+        report
     }
 }
 
-fn verdict(log: &LogReport, projections: &Projections) -> Verdict {
+fn verdict(log: &LogReport, seal: &Seal, projections: &Projections) -> Verdict {
     match projections {
         _ if !log.is_unchanged() => Verdict::Tampered,
         Projections::Compared { comparison, .. } if !comparison.is_equal() => Verdict::Tampered,
         Projections::NotCompared { .. } if log.faults_found == 0 => Verdict::Tampered,
         _ if log.faults_found > 0 => Verdict::Unreadable,
         _ if log.events == 0 => Verdict::Empty,
+        _ if !seal.is_absent() && !seal.is_current() => Verdict::Unanchored,
         _ => Verdict::Valid,
     }
 }
@@ -176,12 +190,21 @@ impl fmt::Display for Report {
                 writeln!(f, "projections not compared: {}", Escaped(reason))?;
             }
         }
-        writeln!(
-            f,
-            "chain only: no signed checkpoint exists yet, so nothing outside this database vouches for it"
-        )?;
+        seal::describe(f, &self.seal, self.events_checked)?;
         let words = match self.verdict {
+            Verdict::Valid if self.seal.anchor.is_some() => {
+                match seal::unanchored(&self.seal, self.events_checked) {
+                    0 => "valid",
+                    _ => "valid up to the checkpoint; the events behind it are unanchored",
+                }
+            }
             Verdict::Valid => "valid",
+            Verdict::Unanchored if self.seal.anchor.is_none() => {
+                "UNANCHORED: whole in itself, and no signed head covers any of it"
+            }
+            Verdict::Unanchored => {
+                "UNANCHORED: whole in itself, and the last signed head is more than 10 s older than the newest event"
+            }
             Verdict::Tampered => "TAMPERED: the database is not what was recorded",
             Verdict::Unreadable => "UNREADABLE: this version does not know every event",
             Verdict::Empty => "EMPTY: no event was checked, which proves nothing",

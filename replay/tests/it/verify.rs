@@ -1,6 +1,8 @@
 //! Verification of logs that are whole, and of logs that are not.
 
 use event_log::embedded::EmbeddedPostgres;
+use event_log::proof::checkpoint::Checkpoint;
+use event_log::proof::note::SignerKey;
 use event_log::testing::test_database;
 use serde_json::Value;
 
@@ -19,6 +21,7 @@ async fn a_whole_log_is_valid_and_says_how_much_was_checked() {
     let (code, report) = verify(&database.audit_url());
     assert_eq!(code, Some(0), "{report:#}");
     assert_eq!((&report["verdict"], &report["proof"]), (&"valid".into(), &"chain".into()));
+    assert_eq!((&report["checkpoint"], &report["anchored_events"]), (&Value::Null, &0.into()));
     assert_eq!((&report["events_checked"], &report["streams_checked"]), (&11.into(), &2.into()));
     let projections = &report["projections"];
     assert_eq!(projections["rows_checked"], 14, "{report:#}");
@@ -30,7 +33,7 @@ async fn a_whole_log_is_valid_and_says_how_much_was_checked() {
     let words = text(&output.stdout);
     assert!(words.contains("checked 11 events in 2 streams"), "{words}");
     assert!(words.contains("compared 14 rows of 5 views"), "{words}");
-    assert!(words.contains("chain only"), "{words}");
+    assert!(words.contains("chain only: nothing is sealed"), "{words}");
     assert!(words.ends_with("\nvalid\n"), "{words}");
 }
 
@@ -41,67 +44,69 @@ async fn an_empty_log_is_no_success() {
     assert_eq!((code, &report["verdict"], &report["events_checked"]), (Some(4), &"empty".into(), &0.into()));
 }
 
+/// What a superuser can do to a filled log, and what is said about it.
+pub(crate) const FAULTS: &[(&str, &str)] = &[
+    ("UPDATE log.events SET version = 40 WHERE position = 3", "column version"),
+    (
+        "UPDATE log.events SET stream_id = (SELECT id FROM log.streams WHERE category = 'service') WHERE position = 3",
+        "column stream_id",
+    ),
+    ("UPDATE log.events SET position = 20 WHERE position = 3", "no event from here"),
+    ("UPDATE log.event_bodies SET position = 20 WHERE position = 3", "1 bodies have no event"),
+    ("UPDATE log.events SET type_id = 41 WHERE position = 3", "column type_id"),
+    ("UPDATE log.events SET event_id = gen_random_uuid() WHERE position = 3", "column event_id"),
+    ("UPDATE log.events SET tenant = gen_random_uuid() WHERE position = 3", "column tenant"),
+    (
+        "UPDATE log.events SET recorded_at = recorded_at + interval '1 us' WHERE position = 3",
+        "column recorded_at",
+    ),
+    ("UPDATE log.events SET leaf = sha256('other') WHERE position = 3", "leaf"),
+    ("UPDATE log.events SET header = header || ' '::bytea WHERE position = 3", "header"),
+    ("UPDATE log.event_bodies SET body = body || ' '::bytea WHERE position = 3", "body"),
+    ("UPDATE log.event_bodies SET salt = sha256('other') WHERE position = 3", "body"),
+    ("DELETE FROM log.event_bodies WHERE position = 3", "body is missing"),
+    ("DELETE FROM log.events WHERE position = 3", "no event from here"),
+    ("DELETE FROM log.events WHERE position = 10", "the head says 11"),
+    ("UPDATE log.streams SET tip = sha256('other') WHERE category = 'run'", "the tip of stream"),
+    ("UPDATE log.streams SET version = 9 WHERE category = 'run'", "the tip of stream"),
+    ("UPDATE log.streams SET key = 'other' WHERE category = 'run'", "column stream_id"),
+    ("UPDATE log.streams SET category = 'Run' WHERE category = 'run'", "a stream is named"),
+    ("UPDATE log.log_meta SET log_id = gen_random_uuid()", "names another log"),
+    // Another actor, with the leaf made anew: the next event of the stream knows better.
+    (
+        "UPDATE log.events SET header = x.header, leaf = sha256('\\x00'::bytea || x.header) FROM ( \
+         SELECT convert_to(replace(convert_from(header, 'UTF8'), 'token:test', 'token:tesT'), 'UTF8') AS header \
+         FROM log.events WHERE position = 3) AS x WHERE position = 3",
+        "not chained",
+    ),
+    // The same in the last event of a stream: its tip knows better.
+    (
+        "UPDATE log.events SET header = x.header, leaf = sha256('\\x00'::bytea || x.header) FROM ( \
+         SELECT convert_to(replace(convert_from(header, 'UTF8'), 'token:test', 'token:tesT'), 'UTF8') AS header \
+         FROM log.events WHERE position = 9) AS x WHERE position = 9",
+        "the tip of stream",
+    ),
+    // Two events changed places, bodies and all columns but the unique ones included.
+    (
+        "WITH bodies AS (UPDATE log.event_bodies AS b SET salt = o.salt, body = o.body FROM log.event_bodies AS o \
+         WHERE (b.position, o.position) IN ((3, 4), (4, 3)) RETURNING 1) \
+         UPDATE log.events AS e SET header = o.header, leaf = o.leaf, event_id = o.event_id, type_id = o.type_id \
+         FROM log.events AS o WHERE (e.position, o.position) IN ((3, 4), (4, 3))",
+        "where 4 follows",
+    ),
+    // One event twice, with a head that counts it.
+    (
+        "WITH head AS (UPDATE log.log_head SET next_position = 12), \
+         body AS (INSERT INTO log.event_bodies SELECT 11, salt, body FROM log.event_bodies WHERE position = 9) \
+         INSERT INTO log.events SELECT 11, stream_id, 11, type_id, event_id, tenant, recorded_at, leaf, header \
+         FROM log.events WHERE position = 9",
+        "version 10 of stream",
+    ),
+    ("UPDATE log.log_head SET next_position = 12", "the head says 12"),
+];
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_changed_column_is_found() {
-    let faults = [
-        ("UPDATE log.events SET version = 40 WHERE position = 3", "column version"),
-        (
-            "UPDATE log.events SET stream_id = (SELECT id FROM log.streams WHERE category = 'service') WHERE position = 3",
-            "column stream_id",
-        ),
-        ("UPDATE log.events SET position = 20 WHERE position = 3", "no event from here"),
-        ("UPDATE log.event_bodies SET position = 20 WHERE position = 3", "1 bodies have no event"),
-        ("UPDATE log.events SET type_id = 41 WHERE position = 3", "column type_id"),
-        ("UPDATE log.events SET event_id = gen_random_uuid() WHERE position = 3", "column event_id"),
-        ("UPDATE log.events SET tenant = gen_random_uuid() WHERE position = 3", "column tenant"),
-        (
-            "UPDATE log.events SET recorded_at = recorded_at + interval '1 us' WHERE position = 3",
-            "column recorded_at",
-        ),
-        ("UPDATE log.events SET leaf = sha256('other') WHERE position = 3", "leaf"),
-        ("UPDATE log.events SET header = header || ' '::bytea WHERE position = 3", "header"),
-        ("UPDATE log.event_bodies SET body = body || ' '::bytea WHERE position = 3", "body"),
-        ("UPDATE log.event_bodies SET salt = sha256('other') WHERE position = 3", "body"),
-        ("DELETE FROM log.event_bodies WHERE position = 3", "body is missing"),
-        ("DELETE FROM log.events WHERE position = 3", "no event from here"),
-        ("DELETE FROM log.events WHERE position = 10", "the head says 11"),
-        ("UPDATE log.streams SET tip = sha256('other') WHERE category = 'run'", "the tip of stream"),
-        ("UPDATE log.streams SET version = 9 WHERE category = 'run'", "the tip of stream"),
-        ("UPDATE log.streams SET key = 'other' WHERE category = 'run'", "column stream_id"),
-        ("UPDATE log.streams SET category = 'Run' WHERE category = 'run'", "a stream is named"),
-        ("UPDATE log.log_meta SET log_id = gen_random_uuid()", "names another log"),
-        // Another actor, with the leaf made anew: the next event of the stream knows better.
-        (
-            "UPDATE log.events SET header = x.header, leaf = sha256('\\x00'::bytea || x.header) FROM ( \
-             SELECT convert_to(replace(convert_from(header, 'UTF8'), 'token:test', 'token:tesT'), 'UTF8') AS header \
-             FROM log.events WHERE position = 3) AS x WHERE position = 3",
-            "not chained",
-        ),
-        // The same in the last event of a stream: its tip knows better.
-        (
-            "UPDATE log.events SET header = x.header, leaf = sha256('\\x00'::bytea || x.header) FROM ( \
-             SELECT convert_to(replace(convert_from(header, 'UTF8'), 'token:test', 'token:tesT'), 'UTF8') AS header \
-             FROM log.events WHERE position = 9) AS x WHERE position = 9",
-            "the tip of stream",
-        ),
-        // Two events changed places, bodies and all columns but the unique ones included.
-        (
-            "WITH bodies AS (UPDATE log.event_bodies AS b SET salt = o.salt, body = o.body FROM log.event_bodies AS o \
-             WHERE (b.position, o.position) IN ((3, 4), (4, 3)) RETURNING 1) \
-             UPDATE log.events AS e SET header = o.header, leaf = o.leaf, event_id = o.event_id, type_id = o.type_id \
-             FROM log.events AS o WHERE (e.position, o.position) IN ((3, 4), (4, 3))",
-            "where 4 follows",
-        ),
-        // One event twice, with a head that counts it.
-        (
-            "WITH head AS (UPDATE log.log_head SET next_position = 12), \
-             body AS (INSERT INTO log.event_bodies SELECT 11, salt, body FROM log.event_bodies WHERE position = 9) \
-             INSERT INTO log.events SELECT 11, stream_id, 11, type_id, event_id, tenant, recorded_at, leaf, header \
-             FROM log.events WHERE position = 9",
-            "version 10 of stream",
-        ),
-        ("UPDATE log.log_head SET next_position = 12", "the head says 12"),
-    ];
     let database = filled().await;
     let administrator = database.administrator().await.unwrap();
     let tables = ["events", "event_bodies", "streams", "log_head", "log_meta"];
@@ -111,7 +116,7 @@ async fn every_changed_column_is_found() {
             .await
             .unwrap();
     }
-    for (statement, expected) in faults {
+    for (statement, expected) in FAULTS {
         tamper(&database, statement).await;
         let (code, report) = verify(&database.audit_url());
         assert_eq!(code, Some(2), "{statement}: {report:#}");
@@ -223,6 +228,18 @@ async fn an_embedded_database_is_found_by_its_directory_only_while_it_runs() {
     fill(&server.append_url(), &server.project_url()).await;
     let output = replay(&["--data", data, "--json", "verify"]);
     assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), text(&output.stderr));
+
+    // The head that a service keeps in the directory counts without being named.
+    let origin = event_log::testing::connect(&server.audit_url()).await.unwrap();
+    let origin: String = origin.query_one("SELECT origin FROM log.log_meta", &[]).await.unwrap().get(0);
+    let key = SignerKey::from_seed(&origin, &[3; 32]).unwrap();
+    event_log::seal::pin_keys(&server.migrate_url(), &[key.verifier().clone()]).await.unwrap();
+    let ahead = Checkpoint { origin, size: 12, root: [7; 32], extensions: Vec::new() }.sign(&[key]).unwrap();
+    std::fs::write(directory.path().join("signed_head"), ahead).unwrap();
+    let output = replay(&["--data", data, "--json", "verify"]);
+    assert_eq!(output.status.code(), Some(2), "{}{}", text(&output.stdout), text(&output.stderr));
+    assert!(text(&output.stdout).contains("signed_head signs 12 events, they end before 11"));
+
     server.stop().await.unwrap();
     let output = replay(&["verify", "--data", data]);
     assert_eq!(output.status.code(), Some(4), "stopped again");

@@ -141,6 +141,28 @@ impl<'a, C: GenericClient> ProofReader<'a, C> {
         Ok(InclusionProof { position, size, hashes })
     }
 
+    /// Proves the events at `positions` in the tree of the first `size` events, from tiles that are read at once.
+    ///
+    /// # Errors
+    /// As [`ProofReader::inclusion`], of any of them.
+    pub async fn inclusions(
+        &self,
+        positions: &[Position],
+        size: u64,
+    ) -> Result<Vec<InclusionProof>, ProofsError> {
+        let mut nodes = Vec::new();
+        for position in positions {
+            nodes.extend(inclusion_nodes(position.get(), size)?);
+        }
+        let tiles = self.tiles(&nodes, size).await?;
+        let prove = |position: &Position| {
+            let hashes =
+                inclusion_proof(position.get(), size, &tiles).map_err(|error| missing(error, size))?;
+            Ok(InclusionProof { position: *position, size, hashes })
+        };
+        positions.iter().map(prove).collect()
+    }
+
     /// Proves that the tree of the first `new` events begins with that of the first `old`.
     ///
     /// # Errors

@@ -28,14 +28,19 @@ pub(super) struct Checker {
 
 impl Checker {
     pub(super) fn new(log_id: LogId, head: Position, faults_max: usize) -> Self {
-        let report =
-            Report { log_id, events: 0, streams: 0, bytes: 0, head, faults_found: 0, faults: Vec::new() };
+        let (faults, seal) = (Vec::new(), None);
+        let report = Report { log_id, events: 0, streams: 0, bytes: 0, head, faults_found: 0, faults, seal };
         Self { faults_max, next: Position(0), chains: Chains::default(), bodies: 0, report }
     }
 
     /// How many events were checked so far.
     pub(super) const fn events(&self) -> u64 {
         self.report.events
+    }
+
+    /// The position after the last event so far.
+    pub(super) const fn next(&self) -> Position {
+        self.next
     }
 
     /// Notes a fault; beyond the first few it is only counted.

@@ -1,19 +1,25 @@
 //! Verification: every leaf and every chain anew from stored bytes, and every column compared with the header it indexes.
 //!
 //! Nothing is trusted but bytes; nothing is written. The caller opens the transaction (the audit role, REPEATABLE READ, READ
-//! ONLY) so that log and projections can be compared in one snapshot. What this cannot show: that a log was replaced as a whole by
-//! another consistent one; that takes a signed head kept elsewhere.
+//! ONLY) so that log and projections can be compared in one snapshot. In the same pass the Merkle tree grows over the recomputed
+//! leaves, and is compared with every signed head and stored tile. What this cannot show: that who holds a signing key replaced the
+//! log as a whole; that takes a head of before, kept elsewhere.
 //!
 //! ```text
 //!   one query ── rows ──> ranges of positions ──> threads: each event by itself (`event`)
 //!                                                 └─ in order again ──> gaps, chains, tips (`check`, `chains`), caller
+//!                                                                      └─ roots and tiles (`claims`, `tree`, `sealed`)
 //! ```
 
 mod chains;
 mod check;
+mod claims;
 mod event;
 mod read;
 mod report;
+mod sealed;
+mod tree;
+mod witness;
 
 use std::sync::Arc;
 
@@ -23,9 +29,13 @@ use futures::TryStreamExt as _;
 use tokio_postgres::{GenericClient, Row};
 
 pub use check::HistoryCheck;
+pub use claims::{KeptHead, Trust};
 pub use event::StoredBytes;
-pub use read::{EventRow, Meta, StreamTip, events, meta, run_streams, stored_bytes, stream_rows};
+pub use read::{
+    EventRow, Meta, StreamTip, events, meta, run_streams, stored_bytes, stored_version, stream_rows,
+};
 pub use report::{Fault, Finding, Report};
+pub use witness::{Anchor, Origin, Seal, Tail};
 
 use crate::error::LogError;
 use check::Checker;
@@ -37,7 +47,7 @@ const RANGE_EVENTS: usize = 128;
 const RANGES_MAX: usize = 8;
 
 /// How to verify.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// How many faults are described; the rest is counted.
     pub faults_max: usize,
@@ -45,12 +55,19 @@ pub struct Options {
     pub progress_every: u64,
     /// How many ranges are checked at a time, each on a thread of its own.
     pub ranges: usize,
+    /// Who is believed, and what was kept outside of the database.
+    pub trust: Trust,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { faults_max: 20, progress_every: 10_000, ranges: processors.min(RANGES_MAX) }
+        Self {
+            faults_max: 20,
+            progress_every: 10_000,
+            ranges: processors.min(RANGES_MAX),
+            trust: Trust::default(),
+        }
     }
 }
 
@@ -80,6 +97,10 @@ pub async fn verify(
     for name in misnamed {
         checker.note(None, Fault::StreamName { name });
     }
+    let (claims, mut tree, faults) = sealed::open(transaction, &options.trust).await?;
+    for fault in faults {
+        checker.note(None, fault);
+    }
     let names = streams.iter().map(|stream| (stream.id, stream.name.clone())).collect();
     let context = Arc::new(Context { log_id: meta.log_id, names });
     let ranges = read::rows(transaction, Position(0))
@@ -92,8 +113,16 @@ pub async fn verify(
     let mut told = 0;
     while let Some(range) = ranges.try_next().await? {
         for checked in range {
+            tree.follow(
+                checked.position,
+                checked.leaf,
+                checked.read.header().map(|header| header.recorded_at),
+            );
             if let Some(recorded) = checker.follow(checked) {
                 on_event(&recorded);
+            }
+            for (position, fault) in tree.take_found() {
+                checker.note(position, fault);
             }
         }
         if checker.events() >= told + options.progress_every {
@@ -102,7 +131,15 @@ pub async fn verify(
         }
     }
     progress(Progress { events: checker.events(), events_total: meta.head.get() });
-    Ok(checker.finish(streams, bodies))
+    for tile in tree.finish(checker.next()) {
+        let (position, fault) = sealed::locate(transaction, &tile).await?;
+        checker.note(Some(position), fault);
+    }
+    for (position, fault) in tree.take_found() {
+        checker.note(position, fault);
+    }
+    let seal = sealed::seal(transaction, claims, tree, &options.trust).await?;
+    Ok(Report { seal: Some(seal), ..checker.finish(streams, bodies) })
 }
 
 /// Checks each event of a range by itself, on a thread for work.

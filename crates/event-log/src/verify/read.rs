@@ -101,14 +101,29 @@ pub async fn run_streams(client: &impl GenericClient, run_id: RunId) -> Result<V
 /// A row of the table of events; [`stored_bytes`] reads it.
 pub type EventRow = Row;
 
-/// The rows of one stream, by version, as they arrive.
+/// The rows of one stream after a version, in order, at most `limit`.
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn stream_rows(client: &impl GenericClient, tip: &StreamTip) -> Result<RowStream, LogError> {
-    let parameters: [(&(dyn ToSql + Sync), Type); 1] = [(&tip.id, Type::INT8)];
-    let sql = format!("{EVENTS} WHERE e.stream_id = $1 ORDER BY e.version");
-    Ok(client.query_typed_raw(&sql, parameters).await?)
+pub async fn stream_rows(
+    client: &impl GenericClient,
+    tip: &StreamTip,
+    after: Version,
+    limit: u32,
+) -> Result<Vec<EventRow>, LogError> {
+    let after = i64::try_from(after.get()).unwrap_or(i64::MAX);
+    let parameters: [(&(dyn ToSql + Sync), Type); 3] =
+        [(&tip.id, Type::INT8), (&after, Type::INT8), (&i64::from(limit), Type::INT8)];
+    let sql = format!("{EVENTS} WHERE e.stream_id = $1 AND e.version > $2 ORDER BY e.version LIMIT $3");
+    Ok(client.query_typed(&sql, &parameters).await?)
+}
+
+/// The version of a row, by its column.
+///
+/// # Errors
+/// When it is no row of the table of events.
+pub fn stored_version(row: &EventRow) -> Result<Version, LogError> {
+    Ok(Version(row.try_get::<_, i64>(5)?.unsigned_abs()))
 }
 
 /// Rows from a position on as they arrive: the connection holds back the server, so memory stays flat.

@@ -20,7 +20,9 @@ async fn verified(database: &TestDatabase) -> Report {
     let (mut read, mut last_progress) = (Vec::new(), None);
     let options = Options { progress_every: 100, ..Options::default() };
     let report =
-        verify(&transaction, options, |r| read.push(r.position), |p| last_progress = Some(p)).await.unwrap();
+        verify(&transaction, options.clone(), |r| read.push(r.position), |p| last_progress = Some(p))
+            .await
+            .unwrap();
     assert_eq!(last_progress.unwrap().events, report.events);
     let options = Options { ranges: 1, ..options };
     assert_eq!(
