@@ -1,11 +1,7 @@
-//! Counting a user's processes where no cgroup does (gVisor): at the limit in two samples in a row is what a flood looks like.
-
-use std::path::Path;
-
-use rustix::process::Pid;
-
-/// Where processes show themselves.
-const PROC: &str = "/proc";
+//! Counting processes where no cgroup does (gVisor): at the limit in two samples in a row is what a flood looks like.
+//!
+//! The kernel says in one call how many tasks there are in its own sandbox. Asking each process instead would take thousands of calls
+//! of a process that a flood leaves hardly a turn.
 
 /// Whether a limit was reached before, and how often in a row since the channel was opened.
 #[derive(Default)]
@@ -15,10 +11,10 @@ pub(super) struct Census {
 }
 
 impl Census {
-    /// Takes one sample: `limits` are the running commands' users with their limits.
-    pub(super) fn sample(&mut self, limits: impl Iterator<Item = (u32, u64)>) {
-        let mut limits = limits;
-        self.note(limits.any(|(uid, limit)| tasks_of(Path::new(PROC), uid) >= limit));
+    /// Takes one sample: of all tasks, `trusted` are ours, and `limits` are those of the running commands, which share a user.
+    pub(super) fn sample(&mut self, trusted: usize, limits: impl Iterator<Item = u64>) {
+        let tasks = u64::from(rustix::system::sysinfo().procs).saturating_sub(trusted as u64);
+        self.note(limits.min().is_some_and(|limit| tasks >= limit));
     }
 
     fn note(&mut self, is_at_limit: bool) {
@@ -30,27 +26,6 @@ impl Census {
     pub(super) fn in_a_row(&self) -> u64 {
         self.in_a_row
     }
-}
-
-/// Threads of all processes of a user.
-fn tasks_of(proc: &Path, uid: u32) -> u64 {
-    let is_process = |name: &str| name.parse().ok().and_then(Pid::from_raw).is_some();
-    let entries = std::fs::read_dir(proc).into_iter().flatten().flatten();
-    entries
-        .filter(|entry| entry.file_name().to_str().is_some_and(is_process))
-        // One that ended meanwhile counts no more.
-        .filter_map(|entry| std::fs::read(entry.path().join("status")).ok())
-        .filter_map(|status| threads_of(&String::from_utf8_lossy(&status), uid))
-        .sum()
-}
-
-/// The number of threads in a process's status, when it is the user's. The name in the first line is the process's own choice;
-/// where its line ends are not escaped (gVisor) it holds more lines, so the last match counts.
-fn threads_of(status: &str, uid: u32) -> Option<u64> {
-    let field =
-        |name: &str| status.lines().rev().find_map(|line| line.strip_prefix(name)?.split_whitespace().next());
-    let is_theirs = field("Uid:")?.parse() == Ok(uid);
-    if is_theirs { field("Threads:")?.parse().ok() } else { None }
 }
 
 #[cfg(test)]
@@ -69,22 +44,19 @@ mod tests {
     }
 
     #[test]
-    fn threads_of_the_user_alone_are_counted() {
-        let root = tempfile::tempdir().unwrap();
-        for (name, text) in [
-            ("1", "Name:\tguest\nUid:\t0\t0\t0\t0\nThreads:\t1\n"),
-            ("17", "Name:\tUid:\\n 7\nUid:\t70000\t70000\t70000\t70000\nThreads:\t3\n"),
-            ("18", "Name:\tsh\nUid:\t70000\t70000\t70000\t70000\nThreads:\t1\n"),
-            ("20", "Name:\tx\nUid:\t0\nThreads:\t0\nUid:\t70002\t70002\t70002\t70002\nThreads:\t5\n"),
-            ("self", "Name:\tsh\nUid:\t70000\t70000\t70000\t70000\nThreads:\t1\n"),
+    fn the_smallest_limit_counts_and_our_own_tasks_do_not() {
+        let mut census = Census::default();
+        for (trusted, limits, in_a_row) in [
+            (0, &[1, u64::MAX][..], 0),
+            (0, &[1], 1),
+            (0, &[], 1),
+            (0, &[1], 1),
+            (0, &[u64::MAX], 1),
+            (0, &[1], 1),
+            (usize::MAX, &[1], 1),
         ] {
-            std::fs::create_dir(root.path().join(name)).unwrap();
-            std::fs::write(root.path().join(name).join("status"), text).unwrap();
+            census.sample(trusted, limits.iter().copied());
+            assert_eq!(census.in_a_row(), in_a_row, "{trusted} {limits:?}");
         }
-        std::fs::create_dir(root.path().join("19")).unwrap();
-        assert_eq!(tasks_of(root.path(), 70_000), 4);
-        assert_eq!(tasks_of(root.path(), 70_001), 0);
-        assert_eq!(tasks_of(root.path(), 70_002), 5, "whatever it calls itself");
-        assert!(tasks_of(Path::new(PROC), rustix::process::getuid().as_raw()) >= 1, "this process at least");
     }
 }

@@ -65,6 +65,8 @@ pub(super) struct Server {
     children: Children,
     counter_files: CounterFiles,
     census: Census,
+    /// A sample with new kills by the kernel was not told yet.
+    holds_kills: bool,
     input: Decoder<ToGuest>,
     writer: Writer,
     commands: BTreeMap<u32, Command>,
@@ -101,6 +103,7 @@ impl Server {
             children,
             counter_files,
             census: Census::default(),
+            holds_kills: false,
             input: Decoder::new(),
             writer,
             commands: BTreeMap::new(),
@@ -483,11 +486,24 @@ impl Server {
         }
         self.next_sample = Instant::now() + Duration::from_millis(COUNTER_INTERVAL_MS);
         if self.counter_files.source() == CounterSource::None {
-            self.census.sample(
-                self.commands.values().filter_map(|command| Some((command.uid, command.processes_max?))),
-            );
+            let trusted = self.trusted_tasks();
+            self.census.sample(trusted, self.commands.values().filter_map(|command| command.processes_max));
         }
-        self.tell(self.sample(), CPU_STEP_US);
+        let sample = self.sample();
+        // Whom the kernel has ended says so at its own end, which may still be on its way: beside others, nobody is to answer for it
+        // before that.
+        let is_new = sample.oom_kills > self.told.oom_kills;
+        let is_held = is_new && !self.holds_kills && self.commands.len() > 1;
+        self.holds_kills = is_held;
+        if !is_held {
+            self.tell(sample, CPU_STEP_US);
+        }
+    }
+
+    /// Init, this process, and the shims.
+    fn trusted_tasks(&self) -> usize {
+        let shims = self.commands.values().filter(|command| command.link.is_some()).count();
+        2 + shims + usize::from(self.standby.is_some())
     }
 
     /// The counters now, with what only the census tells.

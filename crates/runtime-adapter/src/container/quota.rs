@@ -33,15 +33,15 @@ const LOOK_DEADLINE: Duration = Duration::from_secs(30);
 /// machine with too much to do is no violation.
 const FAILURES_MAX: u32 = 3;
 
-/// The last complete look, shared by commands that watch at the same time.
+/// The last look at everything, or as far as its time went, shared by commands that watch at the same time.
 #[derive(Debug)]
 pub(super) struct Look {
     began: Instant,
-    measured: Measured,
+    found: Found,
 }
 
 /// What a look found, whether that was all there is, and whether its time was over.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     pub(super) measured: Measured,
     complete: bool,
@@ -120,13 +120,14 @@ pub(super) async fn shared_look(
 ) -> Result<Found, FilesFailure> {
     let mut last = environment.last_look.lock().await;
     if let Some(look) = last.as_ref().filter(|look| look.began >= due) {
-        return Ok(Found { measured: look.measured, complete: true, is_late: false });
+        return Ok(look.found);
     }
     let began = Instant::now();
     let looked = tokio::time::timeout(LOOK_DEADLINE, look(environment, files, spawn, ceiling)).await;
     let found = looked.unwrap_or(Ok(Found { measured: None, complete: false, is_late: true }))?;
-    if found.complete {
-        *last = Some(Look { began, measured: found.measured });
+    // What one command may not use another may.
+    if found.complete || found.is_unfinished(ceiling) {
+        *last = Some(Look { began, found });
     }
     Ok(found)
 }

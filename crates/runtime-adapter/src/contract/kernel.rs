@@ -2,7 +2,7 @@
 //! coreutils, Python) in their image.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use events::event::command::KillReason;
 use events::spec::Mechanism;
@@ -24,6 +24,7 @@ macro_rules! kernel_suite {
                 commands_have_no_rights, the_private_directory_is_out_of_reach,
                 a_heredoc_then_another_command, many_files_do_not_matter_to_the_next_command,
                 memory_is_enforced_with_evidence, an_innocent_command_after_an_oom_is_left_alone,
+                many_background_commands_are_no_burden,
                 slow_readers_cost_no_outcome, sparse_giants_do_not_hold_the_outcome, a_fork_flood_is_ended,
                 many_busy_processes_are_no_flood,
                 a_file_that_changes_while_read_is_refused, modes_and_sockets_through_the_port,
@@ -32,7 +33,7 @@ macro_rules! kernel_suite {
             beside: the_foregrounds_memory_is_not_the_backgrounds, who_the_kernel_ends_is_the_one,
                 a_start_that_is_refused_is_nobody_elses, whomever_the_kernel_ends_it_is_memory;
             limits: a_spin_loop_is_timeout_and_keeps_to_its_processors, allocators_are_memory,
-                a_fork_bomb_is_pids, an_output_flood_is_output_limit,
+                a_fork_bomb_is_pids, a_fork_bomb_that_leaves_nobody_a_turn_is_pids, an_output_flood_is_output_limit,
                 a_disk_filler_is_stopped_within_the_bound, a_program_that_ignores_the_full_disk_is_disk,
                 fillers_of_every_kind_are_disk, deleted_open_files_are_disk, what_loses_its_name_counts_once, hiding_what_is_open_is_disk,
                 a_tree_deeper_than_a_path_is_long_can_be_worked_in,
@@ -252,6 +253,30 @@ pub async fn many_busy_processes_are_no_flood(subject: &Subject) {
     let result = subject.run(&handle, Call::sh(script).timeout_ms(60_000)).await.expect("a result");
     assert_eq!((result.killed_by, result.stdout.head.as_slice()), (None, &b"done\n"[..]));
     assert_eq!(subject.sh(&handle, "echo on").await.stdout.head, b"on\n");
+}
+
+/// Commands that only wait in the background cost nobody time, and nobody is accused for their number.
+pub async fn many_background_commands_are_no_burden(subject: &Subject) {
+    let handle = subject.environment().await;
+    let begun = Instant::now();
+    let sinks: Vec<_> = (0..40).map(|_| Arc::new(RecordingSink::default())).collect();
+    let waiting = sinks.iter().map(|sink| {
+        let call = Call::sh("echo up; sleep 300").background().timeout_ms(300_000).sink(sink);
+        subject.run(&handle, call)
+    });
+    let work = async {
+        for sink in &sinks {
+            sink.shows("up").await;
+        }
+        for _ in 0..3 {
+            let next = subject.sh(&handle, "sleep 1; echo fine").await;
+            assert_eq!((next.killed_by, next.stdout.head.as_slice()), (None, &b"fine\n"[..]), "{next:?}");
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+        subject.adapter.execution.destroy(handle.environment_id).await.expect("destroyed");
+    };
+    let (ended, ()) = tokio::join!(futures::future::join_all(waiting), work);
+    assert_eq!(ended.len(), 40);
 }
 
 /// A reader never gets half of one version and half of another as if they were one file.

@@ -112,6 +112,50 @@ pub async fn a_fork_bomb_is_pids(subject: &Subject) {
     goes_on(subject, &handle, &result).await;
 }
 
+/// The tightest one there is, at the limit that a lease has by default: whoever counts gets hardly a turn.
+pub async fn a_fork_bomb_that_leaves_nobody_a_turn_is_pids(subject: &Subject) {
+    let handle = environment(subject, |limits| {
+        (limits.pids_max, limits.memory_bytes) = (512, 2 << 30);
+    })
+    .await;
+    subject.write(&handle, "program", &fork_loop()).await.expect("written");
+    let script = "cp program bomb && chmod +x bomb && echo up && exec ./bomb";
+    let result = subject.run(&handle, Call::sh(script).timeout_ms(30_000)).await.expect("a result");
+    assert_eq!((result.exit_code, result.killed_by), (None, Some(KillReason::Pids)), "{result:?}");
+    assert_eq!(result.evidence.as_ref().and_then(|evidence| evidence.limit), Some(512));
+    assert_eq!(result.stdout.head, b"up\n");
+    assert_eq!(subject.sh(&handle, "echo on").await.stdout.head, b"on\n");
+}
+
+/// A program of three instructions, `loop: fork()`, as an ELF file for x86-64; elsewhere a script that does the same.
+fn fork_loop() -> Vec<u8> {
+    if !cfg!(target_arch = "x86_64") {
+        return b"#!/usr/bin/python3\nimport os\nwhile True:\n    try: os.fork()\n    except OSError: pass\n"
+            .to_vec();
+    }
+    const BASE: u64 = 0x40_0000;
+    const HEADERS_BYTES: u64 = 64 + 56;
+    // mov eax, 57; syscall; jmp to the beginning
+    let code = [0xb8, 57, 0, 0, 0, 0x0f, 0x05, 0xeb, 0xf7];
+    let size = HEADERS_BYTES + code.len() as u64;
+    let mut elf = b"\x7fELF\x02\x01\x01".to_vec();
+    elf.resize(16, 0);
+    // An executable file for this machine, version 1.
+    elf.extend([2, 0, 62, 0, 1, 0, 0, 0]);
+    for word in [BASE + HEADERS_BYTES, 64, 0] {
+        elf.extend(word.to_le_bytes());
+    }
+    // No flags; sizes: file header, program header; one of them; no sections.
+    elf.extend([0, 0, 0, 0, 64, 0, 56, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+    // Loaded whole, readable and executable.
+    elf.extend([1, 0, 0, 0, 5, 0, 0, 0]);
+    for word in [0, BASE, BASE, size, size, 0x1000] {
+        elf.extend(word.to_le_bytes());
+    }
+    elf.extend(code);
+    elf
+}
+
 /// A flood of output is OUTPUT_LIMIT.
 pub async fn an_output_flood_is_output_limit(subject: &Subject) {
     let handle = subject.environment().await;
