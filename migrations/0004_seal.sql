@@ -15,21 +15,6 @@ $check$;
 
 SET LOCAL ROLE leasehold_owner;
 
--- As before, and the new role is among those that lose every right.
-CREATE OR REPLACE FUNCTION log.guard_table(relation regclass) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    operation text;
-BEGIN
-    FOREACH operation IN ARRAY ARRAY['update', 'delete', 'truncate'] LOOP
-        EXECUTE format('CREATE TRIGGER refuse_%s BEFORE %s ON %s FOR EACH STATEMENT EXECUTE FUNCTION log.refuse_change()',
-                       operation, operation, relation);
-        EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER refuse_%s', relation, operation);
-    END LOOP;
-    EXECUTE format('REVOKE ALL ON %s FROM PUBLIC, leasehold_migrate, leasehold_append, leasehold_project, leasehold_audit, '
-                   'leasehold_seal', relation);
-END
-$$;
-
 -- Hash number i of tile (level, index) is the root of the complete subtree of 256^level leaves that begins at leaf
 -- (index * 256 + i) * 256^level. Level 0 holds the leaves themselves.
 CREATE TABLE log.tiles (

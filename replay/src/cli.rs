@@ -193,12 +193,7 @@ async fn run(cli: Cli) -> Result<u8, ReplayError> {
             let Some(file) = bundle else {
                 let report = verify::verify(&cli.source.source()?, keys, &heads).await?;
                 tell(json, &report.to_json(), &report)?;
-                return Ok(match report.verdict {
-                    verify::Verdict::Valid => exit::VALID,
-                    verify::Verdict::Tampered => exit::TAMPERED,
-                    verify::Verdict::Unanchored => exit::UNANCHORED,
-                    verify::Verdict::Unreadable | verify::Verdict::Empty => exit::UNREADABLE,
-                });
+                return Ok(report.verdict.exit_code());
             };
             verify_bundle(&file, &keys, json)
         }
@@ -274,12 +269,7 @@ fn tell(json: bool, value: &serde_json::Value, words: &impl std::fmt::Display) -
 fn verify_bundle(file: &Path, keys: &[VerifierKey], json: bool) -> Result<u8, ReplayError> {
     let report = check::check(file, keys)?;
     tell(json, &report.to_json(), &report)?;
-    Ok(match report.verdict {
-        check::Verdict::Valid => exit::VALID,
-        check::Verdict::Unanchored => exit::UNANCHORED,
-        check::Verdict::Tampered => exit::TAMPERED,
-        check::Verdict::Unreadable | check::Verdict::Empty => exit::UNREADABLE,
-    })
+    Ok(report.verdict.exit_code())
 }
 
 /// Into a file of its own, which stays only when it is complete.

@@ -13,9 +13,10 @@ use events::stored::leaf_hash;
 use serde::de::DeserializeOwned;
 
 use super::anchor::Anchoring;
-pub use super::report::{BundleReport, Verdict};
+pub use super::report::BundleReport;
 use super::{EventLine, FORM, Head, KIND};
 use crate::error::ReplayError;
+use crate::verdict::Verdict;
 
 /// Longest line: an event of the largest size in base64, with room for a proof.
 const LINE_BYTES_MAX: u64 = 2 << 20;

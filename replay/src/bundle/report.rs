@@ -12,39 +12,11 @@ use super::anchor::Anchoring;
 use super::check::names_its_run;
 use super::{Head, StreamEnd};
 use crate::shape::base64;
+use crate::verdict::Verdict;
 use crate::verify::seal::listed;
 
 /// What a file proves without a signed head.
 const CHAIN: &str = "chain intact; not anchored in a signed head";
-
-/// The outcome in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The history is whole, and every event of it is in the log that a believed key has signed.
-    Valid,
-    /// The history is whole in itself, and no believed key vouches for all of it.
-    Unanchored,
-    /// Something is not as it was recorded.
-    Tampered,
-    /// Whole bytes that this version does not know.
-    Unreadable,
-    /// No event was checked, which proves nothing.
-    Empty,
-}
-
-impl Verdict {
-    /// The word.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Valid => "valid",
-            Self::Unanchored => "unanchored",
-            Self::Tampered => "tampered",
-            Self::Unreadable => "unreadable",
-            Self::Empty => "empty",
-        }
-    }
-}
 
 /// The whole result. `Display` is for people.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use tokio_postgres::Transaction;
 
 use crate::error::ReplayError;
 use crate::source::{Source, snapshot};
-pub use report::{Projections, Report, Verdict};
+pub use report::{Projections, Report};
 
 /// Faults that are told one by one.
 const FAULTS_TOLD_MAX: usize = 100;

@@ -9,35 +9,7 @@ use projections::{Comparison, Difference, DifferenceKind};
 use serde_json::{Value, json};
 
 use super::seal;
-
-/// The outcome in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Everything that was checked is as it was recorded.
-    Valid,
-    /// Something is not as it was recorded.
-    Tampered,
-    /// Whole, but no signed head covers it, or none that is recent enough.
-    Unanchored,
-    /// Bytes and chains are whole, but this version does not know all of what they say.
-    Unreadable,
-    /// No event was checked, which proves nothing.
-    Empty,
-}
-
-impl Verdict {
-    /// The word.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Valid => "valid",
-            Self::Tampered => "tampered",
-            Self::Unanchored => "unanchored",
-            Self::Unreadable => "unreadable",
-            Self::Empty => "empty",
-        }
-    }
-}
+use crate::verdict::Verdict;
 
 /// What the projections say about the log.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -121,7 +121,7 @@ pub struct Evidence {
     pub limit_bytes: Option<u64>,
     /// MEMORY: the largest use in bytes.
     pub peak_bytes: Option<u64>,
-    /// MEMORY: kills by the kernel counted in the command's window.
+    /// MEMORY: kills by the kernel counted in the command's window; with source `engine_event` how often the engine told of one.
     pub oom_kills: Option<u64>,
     /// PIDS, DISK: the limit as a count (or bytes).
     pub limit: Option<u64>,

@@ -146,7 +146,7 @@ impl Environment {
         self.set_gone(PortError::Rejected { code: "environment_gone" });
         if let Some(channel) = self.sandbox.lock().await.take() {
             channel.set_stop(Stop::Lost(InterruptCause::SandboxLost));
-            if self.shuts_down(&channel) {
+            if self.end_from_inside(&channel) {
                 let _ = tokio::time::timeout(CLOSE_DEADLINE, channel.closed()).await;
             }
             channel.close();
@@ -156,14 +156,14 @@ impl Environment {
         }
     }
 
-    /// Whether the sandbox was asked to end from inside, ahead of the engine. The way of gVisor's runtime into a sandbox, its kill
-    /// included, takes descriptors that code can use up: it then waits until the sandbox ends.
-    fn shuts_down(&self, channel: &SpawnChannel) -> bool {
-        let is_asked = self.mechanism == Mechanism::Gvisor;
-        if is_asked {
+    /// Asks the sandbox to end by itself, ahead of the engine; false where that is not the way. The way of gVisor's runtime into a
+    /// sandbox, its kill included, takes descriptors that code can use up: it then waits until the sandbox ends.
+    fn end_from_inside(&self, channel: &SpawnChannel) -> bool {
+        let is_the_way = self.mechanism == Mechanism::Gvisor;
+        if is_the_way {
             channel.shut_down();
         }
-        is_asked
+        is_the_way
     }
 
     pub(super) fn writers(&self) -> MutexGuard<'_, Writers> {
@@ -353,7 +353,7 @@ impl Environment {
         }
         channel.set_stop(stop);
         *slot = None;
-        self.shuts_down(channel);
+        self.end_from_inside(channel);
         self.stop_container().await;
         // What was on its way arrives before the end of the stream.
         if tokio::time::timeout(CLOSE_DEADLINE, channel.closed()).await.is_err() {

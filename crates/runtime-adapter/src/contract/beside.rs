@@ -60,6 +60,31 @@ pub async fn who_the_kernel_ends_is_the_one(subject: &Subject) {
     assert_eq!(subject.sh(&handle, "echo on").await.stdout.head, b"on\n");
 }
 
+/// A command in the background that the kernel ended is the one, also beside the foreground, which would answer for what is
+/// nobody's. In gVisor the sandbox dies whole, and it does.
+pub async fn who_the_kernel_ends_is_not_the_foreground(subject: &Subject) {
+    let (eaters, foregrounds) = match subject.mechanism {
+        Mechanism::Gvisor => ((None, Some(KillReason::Cancelled)), (None, Some(KillReason::Memory))),
+        _ => ((None, Some(KillReason::Memory)), (Some(0), None)),
+    };
+    let handle = environment(subject, 128 * MIB).await;
+    for _ in 0..5 {
+        let sink = Arc::new(RecordingSink::default());
+        let wait = "rm -f go; echo up; while ! [ -e go ]; do sleep 0.1; done; echo done";
+        let foreground = Call::sh(wait).sink(&sink).timeout_ms(60_000);
+        let eater = async {
+            sink.shows("up").await;
+            let guilty = subject.run(&handle, Call::sh(ALLOCATOR).background()).await.expect("a result");
+            subject.write(&handle, "go", b"").await.expect("written");
+            guilty
+        };
+        let (innocent, guilty) = tokio::join!(subject.run(&handle, foreground), eater);
+        let innocent = innocent.expect("a result");
+        assert_eq!((guilty.exit_code, guilty.killed_by), eaters, "{guilty:?}");
+        assert_eq!((innocent.exit_code, innocent.killed_by), foregrounds, "{innocent:?}");
+    }
+}
+
 /// A command for which there is no process left is refused; those that run and never forked are left alone.
 pub async fn a_start_that_is_refused_is_nobody_elses(subject: &Subject) {
     let mut spec = subject.spec();

@@ -31,6 +31,7 @@ macro_rules! kernel_suite {
                 a_cancelled_process_is_gone, many_with_short_limits_do_not_deadlock,
                 killing_everything_reaches_only_ones_own;
             beside: the_foregrounds_memory_is_not_the_backgrounds, who_the_kernel_ends_is_the_one,
+                who_the_kernel_ends_is_not_the_foreground,
                 a_start_that_is_refused_is_nobody_elses, whomever_the_kernel_ends_it_is_memory;
             limits: a_spin_loop_is_timeout_and_keeps_to_its_processors, allocators_are_memory,
                 a_fork_bomb_is_pids, a_fork_bomb_that_leaves_nobody_a_turn_is_pids, an_output_flood_is_output_limit,

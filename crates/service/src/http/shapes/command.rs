@@ -229,7 +229,7 @@ pub(in crate::http) struct EvidenceKeys {
     /// MEMORY: the largest use.
     #[schema(required)]
     peak_bytes: Option<u64>,
-    /// MEMORY: kills by the kernel in the command's window.
+    /// MEMORY: kills by the kernel in the command's window; with source `engine_event` how often the engine told of one.
     #[schema(required)]
     oom_kills: Option<u64>,
     /// PIDS, DISK: the limit as a count or bytes.
