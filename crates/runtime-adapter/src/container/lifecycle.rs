@@ -117,7 +117,9 @@ impl Inner {
             crash_points.reach("after_sandbox");
             Ok(Arc::new(channel))
         };
-        let (files, sandbox) = tokio::try_join!(files, sandbox)?;
+        // A client that is dropped while the engine works for it leaves what appears afterwards: one's failure waits for the other.
+        let (files, sandbox) = tokio::join!(files, sandbox);
+        let (files, sandbox) = (files?, sandbox?);
         environment.check_sandbox_nonce(&sandbox).await?;
         crash_points.reach("after_spawn");
         *environment.files.lock().await = Some(files);
